@@ -1,0 +1,26 @@
+"""The errors a user can meet: each says what was expected, what came, and what to do."""
+
+
+class RosewoodError(Exception):
+    """Base of all errors that Rosewood raises on purpose; the command line prints them without a traceback."""
+
+
+class RecipeError(RosewoodError):
+    """A recipe that cannot be built, or that makes no sense with this model."""
+
+
+class DataError(RosewoodError):
+    """Data that cannot be used; names file, row, what was expected and what came."""
+
+
+class RunError(RosewoodError):
+    """A run directory that cannot be written, read or continued."""
+
+
+def closest(name: str, known: list[str]) -> str:
+    """A sentence ending that suggests the nearest known names, for use after "unknown ...: NAME"."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}Known: {', '.join(sorted(known))}."
