@@ -22,5 +22,7 @@ def closest(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}Known: {', '.join(sorted(known))}."
+    hint = f"did you mean {' or '.join(near)}?" if near else ""
+    if near and len(known) > 25:
+        return hint
+    return f"{hint} Known: {', '.join(sorted(known))}.".strip()

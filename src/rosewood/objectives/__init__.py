@@ -1,0 +1,1 @@
+"""What is minimised: one file an objective."""

@@ -1,0 +1,39 @@
+"""The task's own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from pydantic import Field
+
+from rosewood.protocol import Batch, Call, Objective, Pass, Term
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """The loss that model and Trainer compute, averaged over `passes` forward passes with fresh dropout.
+
+    One pass is ordinary fine-tuning. Two passes are what the official ROSE code does in its first-order and
+    ensemble variants: the passes that measure dropout sensitivity also give the loss.
+    """
+
+    passes: Annotated[int, Field(ge=1)] = 1
+
+    def run(self, call: Call, batch: Batch) -> Iterator[Pass]:
+        clean = [call(batch) for _ in range(self.passes)]
+        loss = clean[0].loss if self.passes == 1 else torch.stack([output.loss for output in clean]).mean()
+        yield Pass([Term("ce", loss, 1.0)], clean)
+
+    def problems(self, recipe: Recipe) -> list[str]:
+        if recipe.perturbation is None:
+            return []
+        return [
+            f"objective cross_entropy never looks at a perturbed input, so perturbation {recipe.perturbation.name} "
+            "would do nothing: choose the objective consistency, or leave the perturbation out"
+        ]

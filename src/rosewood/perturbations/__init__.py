@@ -1,0 +1,1 @@
+"""How the input, or the weights, are disturbed: one file a perturbation."""

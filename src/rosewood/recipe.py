@@ -1,0 +1,315 @@
+"""A recipe: one component per axis, its settings, and where they come from. YAML in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+
+from rosewood.errors import RecipeError, closest
+from rosewood.protocol import Anchor, Component, Objective, Perturbation, Selection
+from rosewood.registry import component
+
+PARTS = ("objective", "perturbation", "selection", "anchors")
+DEFAULT_PARTS: dict[str, Any] = {
+    "objective": "cross_entropy",
+    "perturbation": None,
+    "selection": "everything",
+    "anchors": [],
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A share of the training steps with its own parts and a fresh optimiser."""
+
+    share: float
+    objective: Objective
+    perturbation: Perturbation | None
+    selection: Selection
+    anchors: tuple[Anchor, ...] = ()
+
+    def components(self) -> list[Component]:
+        single = [self.objective, self.perturbation, self.selection, *self.anchors]
+        return [part for part in single if part is not None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training method as a choice on four axes.
+
+    `training` holds the published training arguments (names of transformers.TrainingArguments), `variants` named
+    overrides such as a paper's per-task settings, and `vanilla_when` the overrides under which the recipe is plain
+    fine-tuning. A recipe with `stages` runs them one after the other; its own parts are then those of the last.
+    """
+
+    name: str
+    objective: Objective
+    selection: Selection
+    perturbation: Perturbation | None = None
+    anchors: tuple[Anchor, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    optimizer_form: Literal["torch", "hf"] = "torch"
+    training: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    summary: str = ""
+    citation: str = ""
+    deviations: tuple[str, ...] = ()
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    vanilla_when: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        problems = []
+        for stage in self.all_stages():
+            problems += [problem for part in stage.components() for problem in part.problems(self)]
+        total = sum(stage.share for stage in self.stages)
+        if self.stages and abs(total - 1) > 1e-9:
+            problems.append(f"stages: their shares must add up to 1, they add up to {total:g}")
+        _raise_all(self.name, problems)
+
+    def all_stages(self) -> tuple[Stage, ...]:
+        """The stages in order; a recipe without any is one stage."""
+        return self.stages or (Stage(1.0, self.objective, self.perturbation, self.selection, self.anchors),)
+
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse, before any work starts, a model on which a part cannot do what it is for."""
+        parts = [part for stage in self.all_stages() for part in stage.components()]
+        _raise_all(self.name, [problem for part in parts for problem in part.problems_with(model)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resolved recipe as plain data: every setting, defaults included."""
+        plain: dict[str, Any] = {"name": self.name, "title": self.title, "summary": self.summary}
+        plain |= _parts_to_dict(self)
+        if self.stages:
+            plain["stages"] = [{"share": stage.share} | _parts_to_dict(stage) for stage in self.stages]
+        plain["optimizer_form"] = self.optimizer_form
+        plain["training"] = dict(self.training)
+        plain["citation"] = self.citation
+        plain["deviations"] = list(self.deviations)
+        plain["variants"] = {name: dict(overrides) for name, overrides in self.variants.items()}
+        plain["vanilla_when"] = dict(self.vanilla_when)
+        return plain
+
+    def save(self, path: Path) -> None:
+        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def recipe_names() -> list[str]:
+    """The names of the published recipes that ship with Rosewood."""
+    files = resources.files("rosewood.recipes").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe by name (`rose-ensemble`), by name and variant (`rose-ensemble:sst2-base`), or from a YAML file.
+
+    `overrides` change single settings: `{"selection.keep_quantile": 0.7}`.
+    """
+    if isinstance(recipe, Recipe):
+        return build_recipe(recipe.to_dict(), overrides) if overrides else recipe
+    name, _, variant = str(recipe).partition(":")
+    spec = _read(name)
+    chosen: dict[str, Any] = {}
+    if variant:
+        variants = spec.get("variants") or {}
+        if variant not in variants:
+            raise RecipeError(f"recipe {name} has no variant {variant!r}: {closest(variant, list(variants))}")
+        chosen |= variants[variant]
+    return build_recipe(spec, chosen | dict(overrides or {}))
+
+
+def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
+    """`["selection.keep_quantile=0.7"]` as a mapping; values are read as YAML."""
+    overrides = {}
+    for assignment in assignments:
+        path, sign, value = assignment.partition("=")
+        if not sign or not path:
+            raise RecipeError(f"--set expects PATH=VALUE, such as selection.keep_quantile=0.7, got {assignment!r}")
+        overrides[path.strip()] = yaml.safe_load(value)
+    return overrides
+
+
+def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe from plain data; all problems are reported at once."""
+    plain = {key: _copied(value) for key, value in spec.items()}
+    problems: list[str] = []
+    for path, value in (overrides or {}).items():
+        _override(plain, path, value, problems)
+    known = [part.name for part in dataclasses.fields(Recipe)]
+    problems += [f"{key}: no such entry in a recipe; {closest(key, known)}" for key in plain if key not in known]
+    parts = _build_parts(plain, DEFAULT_PARTS, "", problems)
+    stages = tuple(_build_stage(stage, plain, i, problems) for i, stage in enumerate(plain.get("stages") or []))
+    form = plain.get("optimizer_form", "torch")
+    if form not in ("torch", "hf"):
+        problems.append(f"optimizer_form: expected torch or hf, got {form!r}")
+    training = _numbers(plain.get("training") or {})
+    problems += _training_problems(training)
+    name = str(plain.get("name", "recipe"))
+    _raise_all(name, problems)
+    return Recipe(
+        name=name,
+        **parts,
+        stages=stages,
+        optimizer_form=form,
+        training=training,
+        title=str(plain.get("title") or name),
+        summary=str(plain.get("summary", "")),
+        citation=str(plain.get("citation", "")),
+        deviations=tuple(plain.get("deviations") or ()),
+        variants=plain.get("variants") or {},
+        vanilla_when=plain.get("vanilla_when") or {},
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    shipped = recipe_names()
+    if name in shipped:
+        text = (resources.files("rosewood.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+        return {"name": name} | yaml.safe_load(text)
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        raise RecipeError(f"unknown recipe {name!r}: {closest(name, shipped)} A recipe of your own ends in .yaml.")
+    try:
+        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"there is no recipe file {path}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise RecipeError(f"{path} cannot be read as YAML: {error}") from None
+    if not isinstance(spec, dict):
+        raise RecipeError(
+            f"{path} must hold a mapping (objective: ..., selection: ...), it holds {type(spec).__name__}"
+        )
+    return {"name": path.stem} | spec
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str]) -> None:
+    *parents, last = path.split(".")
+    node: Any = plain
+    for i, key in enumerate(parents):
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                problems.append(f"--set {path}: {'.'.join(parents[:i])} has {len(node)} entries, counted from 0")
+                return
+            child, place = node[int(key)], int(key)
+        else:
+            child, place = node.get(key, DEFAULT_PARTS.get(key, {})), key
+        if isinstance(child, str):
+            child = {"name": child}
+        if child is None or not isinstance(child, dict | list):
+            problems.append(f"--set {path}: {'.'.join(parents[: i + 1])} is {child!r}, it has no settings")
+            return
+        node[place] = child
+        node = child
+    if isinstance(node, list):
+        problems.append(f"--set {path}: expected a setting of one entry, such as {'.'.join(parents)}.0.{last}")
+        return
+    node[last] = value
+
+
+def _build_parts(plain: Mapping[str, Any], default: Mapping[str, Any], at: str, problems: list[str]) -> dict[str, Any]:
+    spec = {part: plain.get(part, default.get(part, DEFAULT_PARTS[part])) for part in PARTS}
+    anchors = spec["anchors"] or []
+    if not isinstance(anchors, list):
+        problems.append(f"{at}anchors: expected a list, got {anchors!r}")
+        anchors = []
+    return {
+        "objective": _build("objective", spec["objective"], f"{at}objective", problems),
+        "perturbation": _build("perturbation", spec["perturbation"], f"{at}perturbation", problems),
+        "selection": _build("selection", spec["selection"], f"{at}selection", problems),
+        "anchors": tuple(_build("anchor", a, f"{at}anchors.{i}", problems) for i, a in enumerate(anchors)),
+    }
+
+
+def _build_stage(stage: Any, plain: Mapping[str, Any], index: int, problems: list[str]) -> Any:
+    at = f"stages.{index}"
+    if not isinstance(stage, dict) or not isinstance(stage.get("share"), int | float) or not 0 < stage["share"] <= 1:
+        problems.append(f"{at}: expected a mapping with a share of the training steps in (0, 1], got {stage!r}")
+        return None
+    unknown = [key for key in stage if key not in (*PARTS, "share")]
+    problems += [f"{at}.{key}: no such entry; {closest(key, [*PARTS, 'share'])}" for key in unknown]
+    parts = _build_parts(stage, plain, f"{at}.", problems)
+    return None if problems else Stage(share=float(stage["share"]), **parts)
+
+
+def _build(family: str, spec: Any, at: str, problems: list[str]) -> Any:
+    if spec is None:
+        if family != "perturbation":
+            problems.append(f"{at}: expected the name of a component, got nothing")
+        return None
+    if isinstance(spec, str):
+        spec = {"name": spec}
+    if not isinstance(spec, dict) or not isinstance(spec.get("name"), str):
+        problems.append(f"{at}: expected a name, or a mapping with a name and settings, got {spec!r}")
+        return None
+    settings = {key: value for key, value in spec.items() if key != "name"}
+    try:
+        cls = component(family, spec["name"])
+        return TypeAdapter(cls).validate_python(settings)
+    except RecipeError as error:
+        problems.append(f"{at}: {error}")
+    except ValidationError as error:
+        known = [part.name for part in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        problems += [_describe(at, detail, known) for detail in error.errors()]
+    return None
+
+
+def _describe(at: str, detail: Any, known: list[str]) -> str:
+    setting = str(detail["loc"][0]) if detail["loc"] else ""
+    if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{at}.{setting}: no such setting; {closest(setting, known)}"
+    return f"{at}.{setting}: {detail['msg'][0].lower()}{detail['msg'][1:]}, got {detail['input']!r}"
+
+
+def _numbers(training: Mapping[str, Any]) -> dict[str, Any]:
+    """YAML 1.1 reads 1e-5 as text; a training argument that looks like a number is one."""
+
+    def number(value: Any) -> Any:
+        try:
+            return float(value) if isinstance(value, str) else value
+        except ValueError:
+            return value
+
+    return {key: number(value) for key, value in training.items()}
+
+
+def _training_problems(training: Mapping[str, Any]) -> list[str]:
+    if not training:
+        return []
+    from transformers import TrainingArguments
+
+    known = [argument.name for argument in dataclasses.fields(TrainingArguments)]
+    return [f"training.{key}: no such training argument; {closest(key, known)}" for key in training if key not in known]
+
+
+def _parts_to_dict(parts: Recipe | Stage) -> dict[str, Any]:
+    return {
+        "objective": _component_to_dict(parts.objective),
+        "perturbation": None if parts.perturbation is None else _component_to_dict(parts.perturbation),
+        "selection": _component_to_dict(parts.selection),
+        "anchors": [_component_to_dict(anchor) for anchor in parts.anchors],
+    }
+
+
+def _component_to_dict(part: Component) -> dict[str, Any]:
+    return {"name": part.name} | {key: _copied(value) for key, value in part.settings().items()}
+
+
+def _raise_all(name: str, problems: Sequence[str]) -> None:
+    unique = list(dict.fromkeys(problems))
+    if len(unique) == 1:
+        raise RecipeError(f"recipe {name}: {unique[0]}")
+    if unique:
+        raise RecipeError(f"recipe {name} has {len(unique)} problems:\n" + "\n".join(f"- {p}" for p in unique))

@@ -1,0 +1,40 @@
+"""Name -> component: every file of a family's folder is a component, found without touching a list."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from rosewood import protocol
+from rosewood.errors import RecipeError, closest
+from rosewood.protocol import Component
+
+FAMILIES: dict[str, tuple[str, type[Component]]] = {
+    "objective": ("rosewood.objectives", protocol.Objective),
+    "perturbation": ("rosewood.perturbations", protocol.Perturbation),
+    "selection": ("rosewood.selections", protocol.Selection),
+    "anchor": ("rosewood.anchors", protocol.Anchor),
+}
+
+
+def component_names(family: str) -> list[str]:
+    """The names of all components of a family."""
+    package = importlib.import_module(FAMILIES[family][0])
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def component(family: str, name: str) -> type[Component]:
+    """The component class of that name; an unknown name answers with the closest ones."""
+    package, base = FAMILIES[family]
+    known = component_names(family)
+    if name not in known:
+        raise RecipeError(f"unknown {family} {name!r}: {closest(name, known)}")
+    module = importlib.import_module(f"{package}.{name}")
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise RecipeError(f"{package}.{name} must define exactly one {base.__name__}, it defines {len(own)}")
+    return own[0]

@@ -1,0 +1,163 @@
+"""Typed results on disk: what a run, its training and its evaluation leave behind as JSON."""
+
+import os
+from datetime import UTC, datetime
+from importlib.metadata import version as package_version
+from pathlib import Path
+from platform import python_version
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from rosewood.errors import RunError
+
+Role = Literal["clean", "shift", "adversarial", "noise"]
+Status = Literal["running", "interrupted", "finished"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+def now() -> datetime:
+    """The present moment with its time zone, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that can change a result."""
+    packages = ("rosewood", "torch", "transformers", "accelerate", "datasets")
+    return {"python": python_version()} | {name: package_version(name) for name in packages}
+
+
+class _Part(BaseModel):
+    # A diverged run has a loss of NaN or infinity: as strings they stay valid JSON and load again.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class _Result(_Part):
+    """A file with a format version; a change that old readers would misread raises `newest`."""
+
+    newest: ClassVar[int] = 1
+
+    version: int = 1
+
+    def save(self, path: str | Path) -> None:
+        """Write the result so that a reader sees the old file or the new one, never half of one."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(self.model_dump_json(indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a saved result, or say why this file is not one."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise RunError(
+                f"{path} does not exist. Expected a saved {cls.__name__}; check the path, "
+                "or repeat the step that writes it."
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"cannot read {path}: {error}") from error
+        return cls._parse(text, path)
+
+    @classmethod
+    def _parse(cls, text: str, path: Path) -> Self:
+        try:
+            # The version alone first: a newer format may differ in every other field.
+            found = _Version.model_validate_json(text).version
+            if found > cls.newest:
+                raise RunError(
+                    f"{path} has format version {found}; this Rosewood reads up to {cls.newest}. "
+                    "Upgrade Rosewood, or write the file again with this one."
+                )
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise RunError(
+                f"{path} is not a valid {cls.__name__}: {_first_problem(error)}. "
+                "The file is damaged or of another kind; repeat the step that writes it."
+            ) from error
+
+
+class _Version(BaseModel):
+    version: int
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    return f"{place}: {problem['msg']}" if place else problem["msg"]
+
+
+class SetResult(_Part):
+    """How a model did on one evaluation set."""
+
+    name: str
+    role: Role
+    examples: Annotated[int, Field(gt=0)]
+    accuracy: Share
+    interval: tuple[Share, Share]  # 95 % Wilson interval of the accuracy, (low, high)
+    ece: Share
+    brier: float
+    nll: float
+
+
+class MissingSet(_Part):
+    """An evaluation set that could not be run, and why."""
+
+    name: str
+    role: Role
+    reason: str
+
+
+class Evaluation(_Result):
+    """One model on all evaluation sets of a task, with the settings that decide the figures."""
+
+    model: str
+    task: str
+    created: AwareDatetime = Field(default_factory=now)
+    size: int | None
+    seed: int
+    max_length: int
+    typo_rate: Share
+    sets: list[SetResult]
+    missing: list[MissingSet]
+
+
+class RunInfo(_Result):
+    """What `run.json` says of a training run: enough to repeat it."""
+
+    recipe: str
+    task: str
+    model: str
+    seed: int
+    data_dir: str | None
+    fingerprints: dict[str, str]  # split -> fingerprint of its data
+    train_size: Count
+    max_length: Count
+    training_arguments: dict[str, Any]
+    command: str
+    versions: dict[str, str] = Field(default_factory=installed_versions)
+    status: Status = "running"
+    started: AwareDatetime = Field(default_factory=now)
+    seconds: Annotated[float, Field(ge=0)] | None = None  # known once the run has ended
+    peak_memory_bytes: Count | None = None
+
+
+class Metrics(_Result):
+    """What `metrics.json` says of a finished training."""
+
+    steps: Count
+    epochs: float
+    train_loss: float
+    validation_accuracy: Share | None
+    validation_loss: float | None

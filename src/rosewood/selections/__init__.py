@@ -1,0 +1,1 @@
+"""Which parameters may move in a step: one file a selection."""

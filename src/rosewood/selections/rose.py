@@ -1,0 +1,245 @@
+"""ROSE: update only the weights judged robust, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rosewood.candidates import candidate_names
+from rosewood.divergence import symmetric_kl
+from rosewood.errors import RecipeError
+from rosewood.model_dropout import has_dropout, set_dropout
+from rosewood.protocol import (
+    Batch,
+    Call,
+    Masks,
+    Pass,
+    Progress,
+    Readings,
+    Run,
+    Selection,
+    Selector,
+    Term,
+    flat_magnitudes,
+    stacked_norms,
+)
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Recipe
+
+Share = Annotated[float, Field(ge=0, le=1)]
+PROBE = "dropout_kl"
+
+
+@dataclass(frozen=True)
+class Rose(Selection):
+    """Robust selective fine-tuning (Jiang et al., EMNLP 2022).
+
+    First-order risk (Eq. 1-2): norm of the gradient of the symmetric KL between two dropout passes.
+    Second-order risk (Eq. 4): |(1 - beta1) |g| / |m| - 1|, g the cross-entropy's gradient, m the momentum.
+    A candidate moves if its risk lies between two quantiles of all candidates' risks (Eq. 3); the ensemble (Eq. 5)
+    weighs the two masks by gamma. A frozen weight neither moves nor decays and keeps its momentum (Algorithm 1).
+
+    Deviations, each reachable by a setting:
+    - Eq. 3 keeps floor(c n) of n candidates; the official code, and `count="interpolated"`, floor(c (n - 1)) + 1.
+    - The paper has one threshold per mask, the code one for both; here `keep_quantile` serves both unless
+      `first_quantiles` or `second_quantiles` says otherwise.
+    - "Parameter" means a weight tensor in the code, hence `level="tensor"`; `level="element"` masks single weights.
+    - The code computes the second-order risk from clipped gradients: `risk_gradient`.
+    - The code never scales the KL under fp16, so its gradients underflow to ties: `scale_probe`.
+    - The code hard-codes 1 - beta1 = 0.1; here it follows the optimiser.
+    - 0/0 counts as risk 0 and x/0 as infinite; thresholds are order statistics, which select the same tensors as
+      interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
+    - Candidates: see `rosewood.candidates`.
+    """
+
+    masked = "freeze"
+
+    order: Literal["first", "second", "ensemble"] = "ensemble"
+    keep_quantile: Share = 0.6
+    first_quantiles: tuple[Share, Share] | None = None
+    second_quantiles: tuple[Share, Share] | None = None
+    gamma: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    level: Literal["tensor", "element"] = "tensor"
+    count: Literal["interpolated", "floor"] = "interpolated"
+    risk_term: Literal["dropout", "objective"] = "dropout"
+    risk_gradient: Literal["clipped", "raw"] = "clipped"
+    dropout: Annotated[float, Field(gt=0, lt=1)] | None = None
+    scale_probe: bool = True
+    parameters: str | None = None
+
+    @property
+    def reads_first(self) -> bool:
+        return self.order in ("first", "ensemble")
+
+    @property
+    def reads_second(self) -> bool:
+        return self.order in ("second", "ensemble")
+
+    def problems(self, recipe: Recipe) -> list[str]:
+        found = []
+        for name in ("first_quantiles", "second_quantiles"):
+            bounds = getattr(self, name)
+            if bounds is not None and bounds[0] > bounds[1]:
+                found.append(f"selection.{name}: the lower quantile {bounds[0]} is above the upper {bounds[1]}")
+        if self.dropout is not None and not self.reads_first:
+            found.append("selection.dropout is for the passes of the first-order risk, which order=second never runs")
+        return found
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        needs_dropout = self.reads_first and self.risk_term == "dropout" and self.dropout is None
+        if needs_dropout and not has_dropout(model):
+            return [
+                f"selection rose (order={self.order}) measures how two dropout passes differ, but "
+                f"{type(model).__name__} has no dropout, so its risks would be rounding noise: set "
+                "selection.dropout (0.1 in the paper), or use order=second"
+            ]
+        return []
+
+    def start(self, run: Run) -> RoseSelector:
+        return RoseSelector(self, run)
+
+
+def keep_between(risk: Tensor, bounds: tuple[float, float], count: Literal["interpolated", "floor"]) -> Tensor:
+    """1 where a risk lies between the order statistics at two quantiles, ties included, else 0; of risk's dtype."""
+    lower, upper = bounds
+    n = risk.numel()
+    if count == "interpolated":
+        lowest, highest = _ceil(lower * (n - 1)), _floor(upper * (n - 1))
+    else:
+        lowest, highest = max(_ceil(lower * n) - 1, 0), _floor(upper * n) - 1
+    if highest < 0:
+        return torch.zeros_like(risk)
+    low = risk.kthvalue(lowest + 1).values
+    high = risk.kthvalue(highest + 1).values
+    return ((risk >= low) & (risk <= high)).to(risk.dtype)
+
+
+def _floor(value: float) -> int:
+    """Floor that reads 0.29 * 100 as 29."""
+    return math.floor(value + 1e-9)
+
+
+def _ceil(value: float) -> int:
+    return math.ceil(value - 1e-9)
+
+
+class RoseSelector(Selector):
+    """Computes ROSE's masks from the readings of a step; all of its state is the optimiser's."""
+
+    def __init__(self, settings: Rose, run: Run) -> None:
+        self.settings = settings
+        self.names = candidate_names(run.model, settings.parameters)
+        if settings.reads_first and settings.dropout is not None:
+            set_dropout(run.model, settings.dropout)
+        self._first_term = PROBE
+        self._log: dict[str, Tensor] = {}
+
+    def _warming_up(self, at: Progress) -> bool:
+        return at.step < self.settings.warmup_steps
+
+    def probe(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
+        settings = self.settings
+        if not settings.reads_first or settings.risk_term == "objective" or self._warming_up(at):
+            return []
+        if any(term.name == PROBE for term in result.terms):
+            return []
+        other = result.clean[1] if len(result.clean) > 1 else call(batch)
+        return [Term(PROBE, symmetric_kl(result.clean[0].logits, other.logits), 0.0, settings.scale_probe)]
+
+    def reads(self, terms: Sequence[Term], at: Progress) -> dict[str, list[str]]:
+        if self._warming_up(at):
+            return {}
+        wanted = {}
+        if self.settings.reads_first:
+            if self.settings.risk_term == "objective":
+                self._first_term = _divergence_of(terms)
+            wanted[self._first_term] = self.names
+        if self.settings.reads_second:
+            wanted["ce"] = self.names
+        return wanted
+
+    def masks(self, readings: Readings) -> Masks | None:
+        self._log = {}
+        if self._warming_up(readings.at):
+            return None
+        update = {name: readings.gradients["total"][name] for name in self.names if name in readings.gradients["total"]}
+        sizes = [1 if self.settings.level == "tensor" else gradient.numel() for gradient in update.values()]
+        shared = (0.0, self.settings.keep_quantile)
+        masks = []
+        if self.settings.reads_first:
+            risk, known = self._first_risk(readings, list(update))
+            masks.append(self._mask(risk, known, sizes, self.settings.first_quantiles or shared))
+        if self.settings.reads_second:
+            risk, known = self._second_risk(readings, list(update))
+            masks.append(self._mask(risk, known, sizes, self.settings.second_quantiles or shared))
+        mask = masks[0] if len(masks) == 1 else self.settings.gamma * masks[0] + (1 - self.settings.gamma) * masks[1]
+        self._log["kept_share"] = mask.mean()
+        if self.settings.level == "tensor":
+            return Masks(list(update), mask)
+        pieces = zip(mask.split(sizes), update.values(), strict=True)
+        return Masks(list(update), [piece.view_as(gradient) for piece, gradient in pieces])
+
+    def _mask(self, risk: Tensor, known: list[bool], sizes: list[int], bounds: tuple[float, float]) -> Tensor:
+        """The mask of all candidates from the risks of the known ones; the others are free to move."""
+        kept = keep_between(risk, bounds, self.settings.count) if any(known) else risk
+        if all(known):
+            return kept
+        where = torch.tensor([k for k, size in zip(known, sizes, strict=True) for _ in range(size)], device=risk.device)
+        return torch.ones(where.numel(), dtype=risk.dtype, device=risk.device).masked_scatter(where, kept)
+
+    def _first_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
+        gradients = readings.gradients[self._first_term]
+        known = [name in gradients for name in names]
+        covered = list(compress(names, known))
+        # Ranks do not depend on the scale, so clipping is left out. NaN comes from an fp16 overflow.
+        size = readings.norms if self.settings.level == "tensor" else readings.magnitudes
+        risk = size(self._first_term, covered, clipped=False).nan_to_num(nan=math.inf)
+        self._log["first_risk"] = five_numbers(risk)
+        return risk, known
+
+    def _second_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
+        known = [name in readings.gradients["ce"] and name in readings.momentum for name in names]
+        covered = list(compress(names, known))
+        if not covered:
+            return readings.clip.new_empty(0), known
+        clipped = self.settings.risk_gradient == "clipped"
+        moments = [readings.momentum[name] for name in covered]
+        if self.settings.level == "tensor":
+            size, average = readings.norms("ce", covered, clipped), stacked_norms(moments)
+        else:
+            size, average = readings.magnitudes("ce", covered, clipped), flat_magnitudes(moments)
+        ratio = (1 - readings.beta1) * size / average
+        still = (size == 0) & (average == 0)
+        risk = (ratio - 1).abs().nan_to_num(nan=math.inf).masked_fill(still, 0.0)
+        self._log["second_ratio"] = five_numbers(ratio.masked_fill(still, 1.0))
+        self._log["second_risk"] = five_numbers(risk)
+        return risk, known
+
+    def log(self) -> dict[str, Tensor]:
+        return self._log
+
+
+def _divergence_of(terms: Sequence[Term]) -> str:
+    divergences = [term.name for term in terms if term.name.endswith("_kl") and term.name != PROBE]
+    if len(divergences) != 1:
+        raise RecipeError(
+            "selection.risk_term=objective needs an objective with one divergence, this one yields the terms "
+            f"{', '.join(term.name for term in terms)}: use risk_term=dropout, or the objective consistency"
+        )
+    return divergences[0]
+
+
+def five_numbers(values: Tensor) -> Tensor:
+    """Minimum, quartiles and maximum by order statistics, `(5,)`; of an even sample where there are millions."""
+    ordered = values[:: max(values.numel() // 100_000, 1)].sort().values
+    at = torch.linspace(0, ordered.numel() - 1, 5, device=values.device).round().long()
+    return ordered[at]

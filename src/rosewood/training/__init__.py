@@ -1,0 +1,1 @@
+"""The engine: one trainer that runs any recipe."""

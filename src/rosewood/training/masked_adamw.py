@@ -1,0 +1,140 @@
+"""AdamW whose step can be scaled, or frozen, parameter by parameter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim.adamw import adamw
+
+
+class _Slice(NamedTuple):
+    """The tensors of some parameters, as parallel lists."""
+
+    parameters: list[Tensor]
+    gradients: list[Tensor]
+    averages: list[Tensor]
+    squares: list[Tensor]
+    steps: list[Tensor]
+
+
+class MaskedAdamW(torch.optim.AdamW):
+    """torch.optim.AdamW with a multiplier M >= 0 for each parameter (ROSE, Algorithm 1, lines 8-13).
+
+    `multipliers` maps parameters to a number or to a tensor of their shape; what is missing counts as 1, and with
+    nothing but ones the step is torch.optim.AdamW's, bit for bit. With M the gradient becomes M g + (1 - M) m, and
+    update and decay are multiplied by M. M = 0 leaves weight and momentum exactly as they are.
+
+    A number costs no memory and no extra kernel: M = 0 only ages the second moment; any other number scales the
+    learning rate, which is the same thing. Parameters with equal numbers share one fused call.
+
+    `form="hf"` is the AdamW of old Hugging Face versions and of the official ROSE code: epsilon is added to the
+    uncorrected second moment, and the decay comes after the step, on the updated weight.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        *,
+        fused: bool | None = None,
+        form: Literal["torch", "hf"] = "torch",
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, fused=fused)
+        # GradScaler must skip a step before it starts, not inside the kernel: masks and momentum depend on it.
+        self._step_supports_amp_scaling = False
+        self.form = form
+        self.multipliers: dict[Tensor, float | Tensor] = {}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for multiplier, part in self._by_multiplier(group):
+                if isinstance(multiplier, Tensor):
+                    self._masked_step(group, part)
+                elif multiplier == 0:
+                    self._frozen_step(group, part)
+                else:
+                    if multiplier != 1:
+                        torch._foreach_lerp_(part.gradients, part.averages, 1 - multiplier)
+                    self._plain_step(group, part, group["lr"] * multiplier)
+        return loss
+
+    def _by_multiplier(self, group: dict[str, Any]) -> list[tuple[float | Tensor, _Slice]]:
+        """The group's parameters in slices of equal multiplier; all elementwise masks make one slice."""
+        every = _Slice([], [], [], [], [])
+        self._init_group(group, every.parameters, every.gradients, every.averages, every.squares, [], every.steps)
+        found: dict[float | None, list[tuple[Tensor, ...]]] = defaultdict(list)
+        elementwise: Tensor | None = None
+        for row in zip(*every, strict=True):
+            multiplier = self.multipliers.get(row[0], 1.0)
+            if isinstance(multiplier, Tensor):
+                elementwise, key = multiplier, None
+            else:
+                key = float(multiplier)
+            found[key].append(row)
+        slices = []
+        for key, rows in found.items():
+            part = _Slice(*(list(column) for column in zip(*rows, strict=True)))
+            slices.append((elementwise if key is None else key, part))
+        return slices  # type: ignore[return-value]
+
+    def _frozen_step(self, group: dict[str, Any], part: _Slice) -> None:
+        beta2 = group["betas"][1]
+        torch._foreach_add_(part.steps, 1)
+        torch._foreach_mul_(part.squares, beta2)
+        torch._foreach_addcmul_(part.squares, part.averages, part.averages, value=1 - beta2)
+
+    def _masked_step(self, group: dict[str, Any], part: _Slice) -> None:
+        masks = [self.multipliers[parameter] for parameter in part.parameters]
+        before = [parameter.clone() for parameter in part.parameters]
+        torch._foreach_lerp_(
+            part.gradients, part.averages, torch._foreach_sub([torch.ones_like(m) for m in masks], masks)
+        )
+        self._plain_step(group, part, group["lr"])
+        for parameter, start, mask in zip(part.parameters, before, masks, strict=True):
+            torch.lerp(start, parameter, mask, out=parameter)
+
+    def _plain_step(self, group: dict[str, Any], part: _Slice, lr: float) -> None:
+        if self.form == "hf":
+            return _hf_adamw(part, lr, group["betas"], group["eps"], group["weight_decay"])
+        adamw(
+            *part[:4],
+            [],
+            part.steps,
+            foreach=group["foreach"],
+            fused=group["fused"],
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=lr,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+        return None
+
+
+def _hf_adamw(part: _Slice, lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+    beta1, beta2 = betas
+    torch._foreach_add_(part.steps, 1)
+    torch._foreach_lerp_(part.averages, part.gradients, 1 - beta1)
+    torch._foreach_mul_(part.squares, beta2)
+    torch._foreach_addcmul_(part.squares, part.gradients, part.gradients, value=1 - beta2)
+    denominators = torch._foreach_sqrt(part.squares)
+    torch._foreach_add_(denominators, eps)
+    times = torch.stack(part.steps).tolist()
+    sizes = [-lr * (1 - beta2**t) ** 0.5 / (1 - beta1**t) for t in times]
+    torch._foreach_addcdiv_(part.parameters, part.averages, denominators, sizes)
+    if weight_decay:
+        torch._foreach_mul_(part.parameters, 1 - lr * weight_decay)
