@@ -1,0 +1,46 @@
+"""Fine-tune language models so that they stay right when text is attacked, shifted or noisy, and show by how much."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rosewood.data.tasks import Task, load_task
+    from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
+    from rosewood.evaluation.suite import evaluate
+    from rosewood.recipe import Recipe, load_recipe
+    from rosewood.training.trainer import RobustTrainer
+
+# Imported on first use, so that `import rosewood` and `rosewood --help` are quick.
+_HOMES = {
+    "DataError": "rosewood.errors",
+    "Recipe": "rosewood.recipe",
+    "RecipeError": "rosewood.errors",
+    "RobustTrainer": "rosewood.training.trainer",
+    "RosewoodError": "rosewood.errors",
+    "RunError": "rosewood.errors",
+    "Task": "rosewood.data.tasks",
+    "evaluate": "rosewood.evaluation.suite",
+    "load_recipe": "rosewood.recipe",
+    "load_task": "rosewood.data.tasks",
+}
+
+__all__ = [
+    "DataError",
+    "Recipe",
+    "RecipeError",
+    "RobustTrainer",
+    "RosewoodError",
+    "RunError",
+    "Task",
+    "evaluate",
+    "load_recipe",
+    "load_task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rosewood' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

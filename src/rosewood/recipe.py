@@ -114,7 +114,7 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
     """
     if isinstance(recipe, Recipe):
         return build_recipe(recipe.to_dict(), overrides) if overrides else recipe
-    name, _, variant = str(recipe).partition(":")
+    name, _, variant = (str(recipe), "", "") if str(recipe).endswith((".yaml", ".yml")) else str(recipe).partition(":")
     spec = _read(name)
     chosen: dict[str, Any] = {}
     if variant:
@@ -198,6 +198,7 @@ def _copied(value: Any) -> Any:
 def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str]) -> None:
     *parents, last = path.split(".")
     node: Any = plain
+    place: int | str
     for i, key in enumerate(parents):
         if isinstance(node, list):
             if not key.isdigit() or int(key) >= len(node):

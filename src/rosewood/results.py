@@ -1,6 +1,7 @@
 """Typed results on disk: what a run, its training and its evaluation leave behind as JSON."""
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -52,8 +53,10 @@ class _Result(_Part):
                 os.fsync(file.fileno())
             temporary.replace(path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -142,8 +145,10 @@ class RunInfo(_Result):
     seed: int
     data_dir: str | None
     fingerprints: dict[str, str]  # split -> fingerprint of its data
-    train_size: Count
+    train_size: Count | None  # None: all there is
+    validation_size: Count
     max_length: Count
+    early_stopping: Count | None = None
     training_arguments: dict[str, Any]
     command: str
     versions: dict[str, str] = Field(default_factory=installed_versions)

@@ -41,7 +41,7 @@ class Gradients:
         weighted = [term for term in terms if term.weight != 0]
         alone = weighted[0].name if len(weighted) == 1 else None
         apart = [term for term in terms if term.name in reads and term.name != alone]
-        if alone in reads:
+        if alone is not None and alone in reads:
             self._same_as_total[alone] = weighted[0].weight
         together = [term for term in weighted if term.name == alone or term.name not in reads]
         for i, term in enumerate(apart):
@@ -75,10 +75,13 @@ class Gradients:
             if weight == 0:
                 continue
             buffer = self._buffers[term]
-            for name in buffer:
-                if self._parameters[name].grad is None:
-                    self._parameters[name].grad = torch.zeros_like(self._parameters[name])
-            torch._foreach_add_([self._parameters[name].grad for name in buffer], list(buffer.values()), alpha=weight)
+            torch._foreach_add_([self._total(name) for name in buffer], list(buffer.values()), alpha=weight)
+
+    def _total(self, name: str) -> Tensor:
+        parameter = self._parameters[name]
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        return parameter.grad
 
     def readings(self) -> dict[str, dict[str, Tensor]]:
         """term -> parameter -> gradient as stored; `total` is what the optimiser will see."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ class History:
         kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step_of(line, step) <= step]
         shorter = self.path.with_suffix(".tmp")
         shorter.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        os.replace(shorter, self.path)
+        shorter.replace(self.path)
 
     def record(self, step: int, values: dict[str, Any]) -> None:
         self._waiting.append({"step": step} | values)

@@ -96,14 +96,13 @@ class MaskedAdamW(torch.optim.AdamW):
         torch._foreach_addcmul_(part.squares, part.averages, part.averages, value=1 - beta2)
 
     def _masked_step(self, group: dict[str, Any], part: _Slice) -> None:
-        masks = [self.multipliers[parameter] for parameter in part.parameters]
+        masks = [torch.as_tensor(self.multipliers[parameter]) for parameter in part.parameters]
         before = [parameter.clone() for parameter in part.parameters]
-        torch._foreach_lerp_(
-            part.gradients, part.averages, torch._foreach_sub([torch.ones_like(m) for m in masks], masks)
-        )
+        for gradient, average, mask in zip(part.gradients, part.averages, masks, strict=True):
+            gradient.lerp_(average, 1 - mask)
         self._plain_step(group, part, group["lr"])
         for parameter, start, mask in zip(part.parameters, before, masks, strict=True):
-            torch.lerp(start, parameter, mask, out=parameter)
+            parameter.copy_(start.lerp_(parameter, mask))
 
     def _plain_step(self, group: dict[str, Any], part: _Slice, lr: float) -> None:
         if self.form == "hf":

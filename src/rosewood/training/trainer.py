@@ -49,6 +49,9 @@ class RobustTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
+        self.model: Any
+        self.optimizer: Any
+        self.lr_scheduler: Any
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
@@ -74,7 +77,7 @@ class RobustTrainer(Trainer):
                 f"recipe {self.recipe.name} masks AdamW's update, which optim={self.args.optim} has not: use "
                 "optim=adamw_torch_fused or adamw_torch"
             )
-        checkpointing = self.args.gradient_checkpointing_kwargs or {}
+        checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if self.args.gradient_checkpointing and checkpointing.get("use_reentrant"):
             raise RecipeError(
                 f"recipe {self.recipe.name} reads single gradients, which reentrant checkpointing cannot give: use "
@@ -91,7 +94,7 @@ class RobustTrainer(Trainer):
                 _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
                 settings["form"] = self.recipe.optimizer_form
                 self.optimizer_cls_and_kwargs = (MaskedAdamW, settings)
-            super().create_optimizer(model)
+            self.optimizer = super().create_optimizer(model)
             self.optimizer.register_step_pre_hook(self._before_optimizer_step)
         return self.optimizer
 
@@ -110,7 +113,7 @@ class RobustTrainer(Trainer):
                 optimizer=optimizer,
                 num_warmup_steps=self.args.get_warmup_steps(stage.steps),
                 num_training_steps=stage.steps,
-                scheduler_specific_kwargs=self.args.lr_scheduler_kwargs,
+                scheduler_specific_kwargs=self.args.lr_scheduler_kwargs,  # type: ignore[arg-type]
             )
             for stage in self._stages
         ]
@@ -129,7 +132,7 @@ class RobustTrainer(Trainer):
             done = end
 
     def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler | None:
-        dataset = self.train_dataset if train_dataset is None else train_dataset
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy == "group_by_length" and "length" in getattr(dataset, "column_names", ()):
             # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
             batch = self.args.train_batch_size * self.args.gradient_accumulation_steps

@@ -1,0 +1,30 @@
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: demo test test-all check benchmark clean
+
+demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
+	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
+
+test: $(INSTALLED)  ## the tests that need no data folder and little time
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+test-all: $(INSTALLED)  ## every test; those on real data need ROSEWOOD_DATA
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m ""
+
+check: $(INSTALLED)  ## style and types
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+benchmark: $(INSTALLED)  ## what a training step costs, in passes
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/step_cost.py
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	touch $(INSTALLED)

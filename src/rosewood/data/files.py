@@ -1,0 +1,178 @@
+"""Reads CSV, TSV, JSON Lines, JSON and Parquet files into tables, with the line of every row."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rosewood.data.table import Table
+from rosewood.errors import DataError, closest
+
+# The largest value that a C long holds on every platform; the default of 131,072 rejects long documents.
+_FIELD_LIMIT = 2**31 - 1
+
+
+def read_file(path: Path, key: str | None = None) -> Table:
+    """Read one file by its ending; `key` names the list to read in a JSON file that holds several."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(f"{path}: unknown file ending {path.suffix!r}, expected one of {', '.join(_READERS)}")
+    if key is not None and path.suffix.lower() != ".json":
+        raise DataError(f"{path}: a key ({key!r}) can only be read from a .json file")
+    table = _read_json(path, key) if key is not None else reader(path)
+    if len(table) == 0:
+        raise DataError(f"{path}: the file is empty, expected at least one row of data")
+    return table
+
+
+def _read_text(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: expected UTF-8 text, got byte 0x{data[error.start]:02x} at offset "
+            f"{error.start}; save the file as UTF-8"
+        ) from None
+
+
+def _read_csv(path: Path) -> Table:
+    return _from_records(path, list(_csv_records(path)), "a text with a comma must stand in double quotes")
+
+
+def _read_tsv(path: Path) -> Table:
+    # GLUE's files have unbalanced quotes, so a quote is an ordinary character here.
+    records = [
+        (number, line.removesuffix("\r").split("\t"))
+        for number, line in enumerate(_read_text(path).split("\n"), start=1)
+        if line.strip("\r")
+    ]
+    return _from_records(path, records, "TSV is read without quoting, so a text cannot contain a tab")
+
+
+def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each record with the line it starts on: quoted fields may span several lines."""
+    reader = csv.reader(io.StringIO(_read_text(path), newline=""), strict=True)
+    start = 1
+    with _long_fields():
+        try:
+            for record in reader:
+                if record:
+                    yield start, record
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{path}, line {start}: not valid CSV ({error}); check the double quotes") from None
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _from_records(path: Path, records: list[tuple[int, list[str]]], hint: str) -> Table:
+    if not records:
+        return Table(str(path), {}, [])
+    (header_line, header), *body = records
+    _check_distinct(f"{path}, line {header_line}", header)
+    for line, record in body:
+        if len(record) != len(header):
+            raise DataError(
+                f"{path}, line {line}: expected {len(header)} columns ({', '.join(header)}), got {len(record)}; {hint}"
+            )
+    columns = {name: [record[i] for _, record in body] for i, name in enumerate(header)}
+    return Table(str(path), columns, [line for line, _ in body])
+
+
+def _check_distinct(where: str, names: list[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{where}: duplicate column names: {', '.join(map(repr, repeated))}; rename one of each")
+
+
+def _read_jsonl(path: Path) -> Table:
+    rows, places = [], []
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        if line.strip():
+            rows.append(_json_object(f"{path}, line {number}", _parse_json(path, line, number)))
+            places.append(number)
+    return Table(str(path), _columns(rows), places)
+
+
+def _read_json(path: Path, key: str | None = None) -> Table:
+    text = _read_text(path)
+    content: Any = _parse_json(path, text) if text.strip() else []
+    name = str(path)
+    if key is not None:
+        known = list(_json_object(name, content))
+        if key not in known:
+            raise DataError(f"{path}: no key {key!r}; {closest(key, known)}")
+        name, content = f"{path}, key {key}", content[key]
+    if not isinstance(content, list):
+        raise DataError(
+            f"{name}: expected a list of objects, got {_kind(content)}; "
+            "a file with one object a line must end in .jsonl"
+        )
+    rows = [_json_object(f"{name}, item {i}", item) for i, item in enumerate(content, start=1)]
+    return Table(name, _columns(rows), range(1, len(rows) + 1), unit="item")
+
+
+def _parse_json(path: Path, text: str, first_line: int = 1) -> Any:
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            _check_distinct(f"{path}, line {first_line}", [name for name, _ in pairs])
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=distinct)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        hint = "" if path.suffix.lower() == ".jsonl" else "; a file with one object a line must end in .jsonl"
+        raise DataError(f"{path}, line {line}: not valid JSON ({error.msg}, column {error.colno}){hint}") from None
+
+
+def _json_object(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: expected a JSON object, got {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", dict: "an object", type(None): "null", bool: "a boolean"}
+    return names.get(type(value), "a number")
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        table = pq.ParquetFile(path).read()
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: not a Parquet file ({error})") from None
+    _check_distinct(str(path), table.column_names)
+    return Table(str(path), table.to_pydict(), range(1, table.num_rows + 1), unit="row")
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,197 @@
+"""Loads any split of any task, from the data folder, an installed package or the Hub, into one shape."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+
+from rosewood.data.embedded import embedded_reviews, reviews_file
+from rosewood.data.examples import examples
+from rosewood.data.files import read_file
+from rosewood.data.hub import read_hub
+from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
+from rosewood.data.table import Table
+from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, Task, build_task, label_key
+from rosewood.errors import DataError, closest
+
+DATA_VARIABLE = "ROSEWOOD_DATA"
+_INTEGER = re.compile(r"-?[0-9]+")
+_FRACTION = re.compile(r"-?[0-9]*\.[0-9]*[1-9][0-9]*")
+_log = logging.getLogger(__name__)
+
+
+def load_split(
+    task: Task, split: str, data_dir: str | Path | None = None, size: int | None = None, seed: int = 0
+) -> datasets.Dataset:
+    """Load one split: the text columns, then the integer `label`, then all other columns of the source.
+
+    The data folder (`data_dir`, else the variable ROSEWOOD_DATA) comes first, then an installed package, then
+    the Hub. `size` asks for at most that many rows, a seeded subset with the label shares of the whole.
+    """
+    table = _table(task, split, _root(data_dir))
+    if task.split(split).role == "train" and len(set(table.columns["label"])) < 2:
+        only = task.labels[table.columns["label"][0]]
+        raise DataError(f"{table.name}: all {len(table)} training rows are {only!r}, expected two labels or more")
+    if size is not None:
+        table = _subset(table, task, size, seed)
+    return _dataset(table, task)
+
+
+def available_splits(task: Task, data_dir: str | Path | None = None) -> list[str]:
+    """The splits whose source is at hand; a split on the Hub counts, whether the Hub answers or not."""
+    return [name for name in task.splits if _at_hand(task, name, _root(data_dir))]
+
+
+def fingerprint(dataset: datasets.Dataset) -> str:
+    """A hash of the texts and labels, in order: the columns up to `label`, as `load_split` puts them."""
+    names = dataset.column_names[: dataset.column_names.index("label") + 1]
+    digest = sha256()
+    for row in zip(*(dataset[name][:] for name in names), strict=True):
+        digest.update(json.dumps(row).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+def task_from_files(
+    train_file: str | Path,
+    eval_file: str | Path | None = None,
+    *,
+    text_columns: Sequence[str],
+    label_column: str = "label",
+    test_file: str | Path | None = None,
+) -> Task:
+    """A task from a user's own files; labels are those of the training file, sorted.
+
+    Without `eval_file` a tenth of the training file becomes the validation split. All files are read and
+    checked here, so that a bad test file does not show up after hours of training.
+    """
+    train = Path(train_file).resolve()
+    columns = {} if label_column == "label" else {label_column: "label"}
+    splits: dict[str, Any] = {
+        name: {"folder": {"file": str(Path(file).resolve()), "columns": columns}}
+        for name, file in (("train", train), ("validation", eval_file), ("test", test_file))
+        if file is not None
+    }
+    splits.setdefault("validation", {"carve": {"from": "train", "share": 0.1}})
+    raw = {"name": train.stem, "title": train.name, "text": list(text_columns), "splits": splits}
+    task = build_task({**raw, "labels": _labels_in(train, label_column)}, "The task made from your files")
+    for name in task.splits:
+        load_split(task, name)
+    return task
+
+
+def _labels_in(path: Path, column: str) -> list[str]:
+    """The distinct labels of a file, sorted as numbers if all are."""
+    columns = read_file(path).columns
+    if column not in columns:
+        raise DataError(f"{path}: expected a column {column!r}; {closest(column, list(columns))}")
+    found = {label_key(value) for value in columns[column]} - {""}
+    if len(found) < 2:
+        got = ", ".join(map(repr, found)) or "none"
+        raise DataError(f"{path}: expected two labels or more in column {column!r}, got {got}")
+    fraction = next(filter(_FRACTION.fullmatch, sorted(found)), None)
+    if fraction:
+        raise DataError(f"{path}: expected names or whole numbers as labels in column {column!r}, got {fraction}")
+    return sorted(found, key=int) if all(map(_INTEGER.fullmatch, found)) else sorted(found)
+
+
+def _root(data_dir: str | Path | None) -> Path | None:
+    chosen = data_dir or os.environ.get(DATA_VARIABLE)
+    if not chosen:
+        return None
+    if not Path(chosen).is_dir():
+        raise DataError(f"the data folder {chosen} does not exist; correct --data-dir or {DATA_VARIABLE}")
+    return Path(chosen)
+
+
+def _source(task: Task, name: str, root: Path | None) -> FolderSource | EmbeddedSource | HubSource:
+    split = task.split(name)
+    if split.folder and (root or Path(split.folder.file).is_absolute()):
+        return split.folder
+    source = split.embedded or split.hub
+    if source is None:
+        raise DataError(
+            f"split {name} of task {task.name} is a file in the data folder: name the folder with --data-dir "
+            f"or {DATA_VARIABLE}"
+        )
+    return source
+
+
+def _at_hand(task: Task, name: str, root: Path | None) -> bool:
+    carved = task.split(name).carve
+    if carved:
+        return _at_hand(task, carved.source, root)
+    try:
+        source = _source(task, name, root)
+        if isinstance(source, EmbeddedSource):
+            reviews_file()
+    except DataError:
+        return False
+    return not isinstance(source, FolderSource) or ((root or Path()) / source.file).is_file()
+
+
+def _read(task: Task, name: str, root: Path | None) -> Table:
+    source, split = _source(task, name, root), task.split(name)
+    if isinstance(source, EmbeddedSource):
+        return examples(embedded_reviews(source.part), task, source)
+    if isinstance(source, HubSource):
+        file = f" a folder that has {split.folder.file}" if split.folder else " your own files"
+        hint = f"check the connection, or point --data-dir or {DATA_VARIABLE} at{file}"
+        return examples(read_hub(source, hint), task, source)
+    path = (root or Path()) / source.file
+    if not path.is_file():
+        instead = " or leave the data folder out to use the Hub" if split.hub else ""
+        raise DataError(f"{path}: no such file (split {name} of task {task.name}); put it there{instead}")
+    return examples(read_file(path, source.key), task, source)
+
+
+def _table(task: Task, name: str, root: Path | None) -> Table:
+    own = task.split(name).carve
+    if own:
+        return _divided(task, own, root)[1]
+    taken = task.carved_from(name)
+    return _divided(task, taken, root)[0] if taken else _read(task, name, root)
+
+
+def _divided(task: Task, rule: Carve, root: Path | None) -> tuple[Table, Table]:
+    """What is left of the split, and what is carved from it."""
+    whole = _read(task, rule.source, root)
+    kept = whole.take(distinct(text_keys([whole.columns[f] for f in task.text]), whole.columns["label"]))
+    _log.info("%s: %d of %d rows left without duplicates", whole.name, len(kept), len(whole))
+    if rule.group:
+        taken = set(carve_groups(text_keys([kept.columns[rule.group]]), rule.share, rule.seed))
+    else:
+        keys = text_keys([kept.columns[field] for field in task.text])
+        taken = set(carve(keys, kept.columns["label"], rule.share, rule.seed))
+    rest = [i for i in range(len(kept)) if i not in taken]
+    if not rest:
+        raise DataError(f"{whole.name}: {len(kept)} distinct rows are too few to divide")
+    return kept.take(rest), kept.take(sorted(taken))
+
+
+def _subset(table: Table, task: Task, size: int, seed: int) -> Table:
+    if size < 1:
+        raise DataError(f"expected a size of at least 1, got {size}")
+    keys = text_keys([table.columns[field] for field in task.text])
+    return table.take(sorted(spread(keys, table.columns["label"], seed)[:size]))
+
+
+def _dataset(table: Table, task: Task) -> datasets.Dataset:
+    arrow = pa.table({name: _arrow(values) for name, values in table.columns.items()})
+    features = datasets.Features.from_arrow_schema(arrow.schema)
+    features["label"] = datasets.ClassLabel(names=task.labels)
+    return datasets.Dataset(arrow.cast(features.arrow_schema), info=datasets.DatasetInfo(features=features))
+
+
+def _arrow(values: list[Any]) -> pa.Array:
+    """A kept column whose values Arrow cannot hold together, such as JSON of mixed types, becomes text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+        return pa.array([None if value is None else json.dumps(value, default=str) for value in values])

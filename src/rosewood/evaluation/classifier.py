@@ -1,0 +1,74 @@
+"""A trained classifier from disk, and how its outputs line up with the labels of a task."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from rosewood.errors import RunError
+
+
+def load_classifier(path_or_name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer of a trained classifier.
+
+    Weights must be in safetensors, and no code that comes with a checkpoint is run.
+    """
+    try:
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+            path_or_name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=False)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        raise RunError(
+            f"cannot load a classifier from {path_or_name}: {error}\n"
+            "Expected a folder (or the name of a model) with config.json, model.safetensors "
+            "and the files of its tokenizer."
+        ) from error
+    if loaded["missing_keys"]:
+        raise RunError(
+            f"{path_or_name} is not a trained classifier: it has no weights for "
+            f"{', '.join(sorted(loaded['missing_keys']))}, which would be random. Fine-tune it first."
+        )
+    check_vocabulary(tokenizer, path_or_name)
+    return model, tokenizer
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str) -> None:
+    """Refuse the empty tokenizer that transformers makes, silently, of a checkpoint without tokenizer files."""
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise RunError(
+            f"{path_or_name} has no vocabulary. Copy the files of the tokenizer it was trained with beside its weights."
+        )
+
+
+def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
+    """For each label of the task, the output of the model that stands for it.
+
+    Outputs with no names of their own (LABEL_0, LABEL_1, …) are taken in the order of the task.
+    Upper and lower case do not matter.
+    """
+    if config.num_labels != len(labels):
+        raise RunError(
+            f"the model has {config.num_labels} outputs, the task {len(labels)} labels "
+            f"({', '.join(labels)}). Evaluate a model that was fine-tuned on this task."
+        )
+    id2label = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
+    names = [id2label[number] for number in range(len(labels))]
+    if names == [f"LABEL_{number}" for number in range(len(names))]:
+        return list(range(len(labels)))
+    folded = [name.casefold() for name in names]
+    wanted = [label.casefold() for label in labels]
+    if sorted(folded) != sorted(wanted):
+        raise RunError(
+            f"the model's labels are {', '.join(names)}, the task's are {', '.join(labels)}. "
+            "If they mean the same, write the task's names into id2label of the model's config.json, "
+            "in the order of its outputs."
+        )
+    return [folded.index(label) for label in wanted]

@@ -1,0 +1,85 @@
+"""Accuracy and calibration of predicted class probabilities, in plain numpy."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binomtest
+
+from rosewood.errors import DataError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def softmax(logits: ArrayLike) -> Floats:
+    """Class probabilities in double precision, (examples, classes)."""
+    scores = np.asarray(logits, dtype=np.float64)
+    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def accuracy(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Share of examples whose most probable class is the label; a tie goes to the first class."""
+    chances, truth = _checked(probabilities, labels)
+    return float((chances.argmax(axis=1) == truth).mean())
+
+
+def wilson_interval(correct: int, examples: int) -> tuple[float, float]:
+    """95 % Wilson interval (low, high) of an accuracy; unlike the normal one it holds near 0 and 1."""
+    if not 0 <= correct <= examples or examples == 0:
+        raise DataError(
+            f"an interval needs at least one example and no more correct than examples; "
+            f"got {correct} correct of {examples}."
+        )
+    interval = binomtest(correct, examples).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> float:
+    """Mean gap between confidence and accuracy over equal-width confidence bins, weighted by their size.
+
+    Confidence is the highest probability of an example. Bin k holds the confidences in
+    (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
+    """
+    chances, truth = _checked(probabilities, labels)
+    confidence = chances.max(axis=1)
+    gap = (chances.argmax(axis=1) == truth) - confidence
+    # The upper edges by division, not by repeated addition: 3 / 10 is the same float as a confidence of 0.3.
+    edges = np.arange(1, bins) / bins
+    sums = np.bincount(np.searchsorted(edges, confidence, side="left"), weights=gap, minlength=bins)
+    return float(np.abs(sums).sum() / len(truth))
+
+
+def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Mean squared distance to the one-hot label, summed over classes: 0 is perfect, 2 the worst."""
+    chances, truth = _checked(probabilities, labels)
+    return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
+
+
+def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Mean negative log probability of the label.
+
+    Probabilities below the float resolution count as that resolution, as in scikit-learn: one
+    example given no chance at all would otherwise make the mean infinite.
+    """
+    chances, truth = _checked(probabilities, labels)
+    given = chances[np.arange(len(truth)), truth]
+    return float(-np.log(given.clip(min=np.finfo(np.float64).eps)).mean())
+
+
+def _checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
+    chances, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
+    if chances.ndim != 2 or truth.shape != chances.shape[:1]:
+        raise DataError(
+            f"expected probabilities (examples, classes) and one label an example; "
+            f"got shapes {chances.shape} and {truth.shape}."
+        )
+    if not len(truth):
+        raise DataError("no examples to measure: the set is empty.")
+    if not np.allclose(chances.sum(axis=1), 1, atol=1e-4) or chances.min() < 0:
+        raise DataError("expected rows of probabilities that sum to 1; got others (or NaN). Apply softmax to logits.")
+    if truth.dtype.kind not in "iu" or truth.min() < 0 or truth.max() >= chances.shape[1]:
+        raise DataError(
+            f"expected integer labels from 0 to {chances.shape[1] - 1}; "
+            f"got {truth.min()} to {truth.max()} ({truth.dtype}). Rows without a gold label cannot be scored."
+        )
+    return chances, truth.astype(np.int64)

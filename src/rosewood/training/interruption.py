@@ -1,0 +1,53 @@
+"""Ctrl-C, or a cluster's SIGTERM, ends a run after the current step and leaves a checkpoint to continue from."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback
+
+
+class Interrupted(BaseException):
+    """Training was asked to stop and has saved a checkpoint; not an Exception, so that nothing swallows it."""
+
+
+class SaveAndStop(TrainerCallback):
+    """Finishes the step, saves, and raises Interrupted; a second signal ends the process at once.
+
+    Also saves every `minutes`, so that a crash costs no more than that.
+    """
+
+    def __init__(self, minutes: float = 5.0) -> None:
+        self._seconds = minutes * 60
+        self._saved = time.monotonic()
+        self._stopping = False
+        self._previous: dict[int, Any] = {}
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+        self.restore()
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._saved = time.monotonic()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._stop)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._stopping or time.monotonic() - self._saved > self._seconds:
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._saved = time.monotonic()
+        if self._stopping:
+            raise Interrupted

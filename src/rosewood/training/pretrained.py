@@ -1,0 +1,49 @@
+"""The pre-trained model and its tokenizer, ready to be fine-tuned on a task."""
+
+from __future__ import annotations
+
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+from transformers.utils import logging
+
+from rosewood.data.models import resolve_model
+from rosewood.data.tasks import Task
+from rosewood.errors import RunError
+from rosewood.evaluation.classifier import check_vocabulary
+
+
+def load_pretrained(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A model with a new, seeded classification head for the task. Never runs code that comes with a checkpoint."""
+    path = resolve_model(name)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # a new head is what we want, not a reason for a warning
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        set_seed(seed)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            path,
+            num_labels=len(task.labels),
+            id2label=dict(enumerate(task.labels)),
+            label2id={label: i for i, label in enumerate(task.labels)},
+            ignore_mismatched_sizes=True,
+            use_safetensors=True,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise RunError(
+            f"the model {name!r} cannot be loaded: {str(error).splitlines()[0]}\n"
+            "Expected a folder with config.json, tokenizer and safetensors weights, a name on the Hugging Face Hub "
+            "(which must be reachable), or a short name from `rosewood list models`."
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)
+    check_vocabulary(tokenizer, name)
+    if model.config.pad_token_id is None:
+        # GPT-2 and Llama come without one; classification needs to know where a text ends.
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
+    return model, tokenizer

@@ -1,0 +1,278 @@
+"""A run: one recipe on one task with one seed, in a directory that tells all about it.
+
+model/         the fine-tuned model and its tokenizer, as save_pretrained writes them
+recipe.yaml    the resolved recipe
+task.yaml      the resolved task
+run.json       versions, seed, data fingerprints, time, peak memory, status
+metrics.json   how training ended
+history.jsonl  one line per optimiser step
+checkpoints/   only while the run is unfinished
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+import yaml
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, EarlyStoppingCallback, EvalPrediction, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils.logging import disable_progress_bar
+
+from rosewood.data.loading import fingerprint, load_split
+from rosewood.data.tasks import Task, load_task
+from rosewood.data.tokenize import tokenize
+from rosewood.errors import RunError
+from rosewood.recipe import Recipe, load_recipe
+from rosewood.results import Metrics, RunInfo
+from rosewood.training.interruption import Interrupted, SaveAndStop
+from rosewood.training.pretrained import load_pretrained
+from rosewood.training.progress import TrainingProgress
+from rosewood.training.trainer import RobustTrainer
+
+DEFAULTS: dict[str, Any] = {
+    "learning_rate": 5e-5,
+    "num_train_epochs": 3.0,
+    "per_device_train_batch_size": 32,
+    "per_device_eval_batch_size": 64,
+    "lr_scheduler_type": "linear",
+    "train_sampling_strategy": "group_by_length",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what a run computes."""
+
+    recipe: Recipe
+    task: Task
+    model: str = "minilm"
+    data_dir: str | None = None
+    train_size: int | None = None
+    validation_size: int = 1000
+    max_length: int = 128
+    seed: int = 0
+    early_stopping: int | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def training_arguments(self) -> dict[str, Any]:
+        """Defaults, then what the recipe's paper says, then what the user says."""
+        return DEFAULTS | dict(self.recipe.training) | self.arguments
+
+
+def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
+    """Train from the beginning; an existing run is only replaced if told to."""
+    _make_room(output, overwrite)
+    data = _load_data(plan)  # before anything is written: bad data leaves no trace
+    info = _describe(plan, data)
+    output.mkdir(parents=True, exist_ok=True)
+    plan.recipe.save(output / "recipe.yaml")
+    (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
+    return _train(plan, data, info, output, None, minutes_per_checkpoint)
+
+
+def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
+    """Continue an interrupted run from its last checkpoint, with the settings it was started with."""
+    info = RunInfo.load(output / "run.json")
+    if info.status == "finished":
+        raise RunError(f"{output} holds a finished run; there is nothing to resume")
+    plan = Plan(
+        recipe=load_recipe(output / "recipe.yaml"),
+        task=load_task(output / "task.yaml"),
+        model=info.model,
+        data_dir=info.data_dir,
+        train_size=info.train_size,
+        validation_size=info.validation_size,
+        max_length=info.max_length,
+        seed=info.seed,
+        early_stopping=info.early_stopping,
+        arguments=info.training_arguments,
+    )
+    data = _load_data(plan)
+    changed = [split for split, rows in data.items() if fingerprint(rows) != info.fingerprints.get(split)]
+    if changed:
+        raise RunError(
+            f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
+        )
+    checkpoints = output / "checkpoints"
+    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    return _train(plan, data, info, output, last, minutes_per_checkpoint)
+
+
+def finish_run(plan: Plan, output: Path) -> RunInfo:
+    """Start the run, continue it, or leave it as it is: whatever it takes for it to be finished."""
+    if not (output / "run.json").exists():
+        return start_run(plan, output)
+    info = RunInfo.load(output / "run.json")
+    differing = [name for name, value in _settings(plan).items() if getattr(info, name) != value]
+    if load_recipe(output / "recipe.yaml") != plan.recipe:
+        differing.append("recipe")
+    if differing:
+        raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
+    return info if info.status == "finished" else resume_run(output)
+
+
+def _make_room(output: Path, overwrite: bool) -> None:
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output / "run.json").exists():
+        raise RunError(f"{output} exists and is not a run of Rosewood: choose another --output")
+    if overwrite:
+        shutil.rmtree(output)
+        return
+    status = RunInfo.load(output / "run.json").status
+    advice = "choose another --output" if status == "finished" else "continue it with --resume"
+    raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
+
+
+def _load_data(plan: Plan) -> dict[str, Dataset]:
+    data = {"train": load_split(plan.task, "train", plan.data_dir, plan.train_size, plan.seed)}
+    if "validation" in plan.task.splits:
+        data["validation"] = load_split(plan.task, "validation", plan.data_dir, plan.validation_size, seed=0)
+    elif plan.early_stopping is not None:
+        raise RunError(f"early stopping needs a validation split, which task {plan.task.name} does not have")
+    return data
+
+
+def _describe(plan: Plan, data: dict[str, Dataset]) -> RunInfo:
+    return RunInfo(
+        **_settings(plan),
+        fingerprints={split: fingerprint(rows) for split, rows in data.items()},
+        command=shlex.join(["rosewood", *sys.argv[1:]]),
+    )
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    """The settings of a plan as run.json keeps them."""
+    return {
+        "recipe": plan.recipe.name,
+        "task": plan.task.name,
+        "model": plan.model,
+        "seed": plan.seed,
+        "data_dir": None if plan.data_dir is None else str(Path(plan.data_dir).resolve()),
+        "train_size": plan.train_size,
+        "validation_size": plan.validation_size,
+        "max_length": plan.max_length,
+        "early_stopping": plan.early_stopping,
+        "training_arguments": plan.training_arguments(),
+    }
+
+
+def _task_yaml(task: Task) -> str:
+    plain = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+
+
+def _train(
+    plan: Plan, data: dict[str, Dataset], info: RunInfo, output: Path, checkpoint: str | None, minutes: float
+) -> RunInfo:
+    disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
+    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed)
+    arguments = _arguments(plan, output, has_validation="validation" in data)
+    interruption = SaveAndStop(minutes)
+    progress = TrainingProgress(plan.recipe.name)
+    stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
+    encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
+    trainer = RobustTrainer(
+        model=model,
+        args=arguments,
+        recipe=plan.recipe,
+        history_file=output / "history.jsonl",
+        train_dataset=encoded["train"],
+        eval_dataset=encoded.get("validation"),
+        processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        compute_metrics=_accuracy,
+        callbacks=[interruption, progress, *stopping],
+    )
+    trainer.remove_callback(PrinterCallback)
+    info = info.model_copy(update={"status": "running"})
+    info.save(output / "run.json")
+    began = time.monotonic()
+    status = "interrupted"
+    try:
+        result = trainer.train(resume_from_checkpoint=checkpoint)
+        _save_outcome(trainer, result.metrics["train_loss"], output)
+        status = "finished"
+    finally:
+        progress.close()
+        interruption.restore()
+        seconds = (info.seconds or 0.0) + time.monotonic() - began
+        info = info.model_copy(
+            update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": _peak_memory()}
+        )
+        info.save(output / "run.json")
+    shutil.rmtree(output / "checkpoints", ignore_errors=True)
+    return info
+
+
+def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
+    settings = plan.training_arguments()
+    if has_validation:
+        settings = {"eval_strategy": "epoch"} | settings
+    if plan.early_stopping is not None:
+        settings |= {
+            "save_strategy": "epoch",
+            "load_best_model_at_end": True,
+            "metric_for_best_model": "accuracy",
+            "greater_is_better": True,
+        }
+    defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
+    defaults["dataloader_pin_memory"] = torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(output / "checkpoints"),
+        seed=plan.seed,
+        report_to="none",
+        disable_tqdm=True,
+        **(defaults | settings),
+    )
+
+
+def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    return {"accuracy": float((np.argmax(logits, axis=-1) == prediction.label_ids).mean())}
+
+
+def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> None:
+    final = _last_evaluation(trainer)
+    Metrics(
+        steps=trainer.state.global_step,
+        epochs=trainer.state.epoch or 0.0,
+        train_loss=train_loss,
+        validation_accuracy=final.get("eval_accuracy"),
+        validation_loss=final.get("eval_loss"),
+    ).save(output / "metrics.json")
+    trainer.save_model(str(output / "model"))
+
+
+def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:
+    """Validation of the weights that are kept; the last epoch's serves, unless the best were loaded since."""
+    if trainer.eval_dataset is None:
+        return {}
+    last = next((entry for entry in reversed(trainer.state.log_history) if "eval_loss" in entry), None)
+    fresh = last is not None and last["step"] == trainer.state.global_step
+    return last if last is not None and fresh and not trainer.args.load_best_model_at_end else trainer.evaluate()
+
+
+def _peak_memory() -> int:
+    """The most memory this process has held, in bytes, on the host and on the GPU."""
+    if sys.platform == "win32":
+        host = psutil.Process().memory_info().peak_wset
+    else:
+        import resource
+
+        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return host + (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0)
+
+
+__all__ = ["DEFAULTS", "Interrupted", "Plan", "finish_run", "resume_run", "start_run"]

@@ -1,0 +1,145 @@
+"""Typos hit the asked share of long plain words, one slip each, the same in every run."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rosewood.errors import DataError
+from rosewood.evaluation.noise import _NEIGHBOURS, NOISES, noisy, typos
+
+TEXT = "Wonderful acting, although the PLOT doesn't hold (nothing new) under 2nd well-known scrutiny."
+
+
+def slip_kind(word: str, mistyped: str) -> str:
+    """Which of the four slips turned one word into the other, found by trying all of them."""
+    spots = range(1, len(word))
+    if any(word[:i] + word[i + 1 :] == mistyped for i in spots):
+        return "drop"
+    if any(mistyped[:i] + mistyped[i + 1 :] == word for i in range(1, len(mistyped))):
+        return "insert"
+    if any(word[:i] + word[i + 1] + word[i] + word[i + 2 :] == mistyped for i in spots[:-1]):
+        return "swap"
+    differing = [(a, b) for a, b in zip(word, mistyped, strict=True) if a != b]
+    assert len(differing) == 1 and differing[0][1].lower() in _NEIGHBOURS[differing[0][0].lower()]
+    return "key"
+
+
+def test_rate_one_mistypes_every_plain_long_word_and_nothing_else() -> None:
+    for seed in range(50):
+        for word, mistyped in zip(TEXT.split(" "), typos(TEXT, 1, Random(seed)).split(" "), strict=True):
+            plain = word.strip("(),.")
+            if plain in {"Wonderful", "acting", "although", "PLOT", "hold", "nothing", "under", "scrutiny"}:
+                assert slip_kind(plain, mistyped.strip("(),."))
+                assert mistyped.strip("(),.")[0] == plain[0]
+                assert word.replace(plain, "_") == mistyped.replace(mistyped.strip("(),."), "_")
+            else:
+                assert mistyped == word
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't can't well-known",
+        "B2Bsales 2021 h4ck",
+        "snake_case @user_name @mention #topic",
+        "http://some.where/x",
+        "a an the",
+        "[MASK] <html>",
+        "e\u0301te\u0301s",
+        "",
+        "   \n ",
+    ],
+)
+def test_words_with_non_letters_and_short_words_are_untouched(text: str) -> None:
+    assert typos(text, 1, Random(0)) == text
+
+
+def test_rate_zero_changes_nothing() -> None:
+    assert typos(TEXT, 0, Random(0)) == TEXT
+
+
+def test_share_and_mix_of_slips() -> None:
+    words = ["language"] * 20_000
+    mistyped = typos(" ".join(words), 0.3, Random(0)).split()
+    kinds = Counter(slip_kind(a, b) for a, b in zip(words, mistyped, strict=True) if a != b)
+    assert sum(kinds.values()) / len(words) == pytest.approx(0.3, abs=0.01)
+    assert set(kinds) == {"swap", "drop", "insert", "key"}
+    for count in kinds.values():
+        assert count / kinds.total() == pytest.approx(0.25, abs=0.03)
+
+
+@pytest.mark.parametrize("word", ["aaaa", "жжжж", "ßßßß", "映画映画"])
+def test_a_chosen_word_always_changes(word: str) -> None:
+    for seed in range(20):
+        mistyped = typos(word, 1, Random(seed))
+        assert mistyped != word and mistyped[0] == word[0]
+
+
+def test_capitals_stay_capitals() -> None:
+    assert all(typos("LANGUAGE", 1, Random(seed)).isupper() for seed in range(50))
+
+
+def test_neighbours_of_keys() -> None:
+    assert set(_NEIGHBOURS["g"]) == set("fhtyvb")
+    assert set(_NEIGHBOURS["q"]) == set("wa")
+    assert set(_NEIGHBOURS["p"]) == set("ol")
+    assert set(_NEIGHBOURS["m"]) == set("njk")
+    assert all(key in _NEIGHBOURS[near] for key, nears in _NEIGHBOURS.items() for near in nears)
+
+
+@given(st.text(), st.floats(0, 1), st.integers())
+@settings(max_examples=200, deadline=None)
+def test_spaces_and_word_count_survive_any_text(text: str, rate: float, seed: int) -> None:
+    changed = typos(text, rate, Random(seed))
+    assert len(changed.split()) == len(text.split())
+    assert [c for c in changed if c.isspace()] == [c for c in text if c.isspace()]
+    assert changed == typos(text, rate, Random(seed))
+
+
+def pairs() -> Dataset:
+    features = Features({"id": Value("int64"), "one": Value("string"), "two": Value("string"), "label": ClassLabel(2)})
+    rows = {"id": list(range(20)), "one": [TEXT] * 20, "two": [TEXT] * 20, "label": [0, 1] * 10}
+    return Dataset.from_dict(rows, features=features)
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_only_the_text_fields_change(kind: str) -> None:
+    dataset = pairs()
+    changed = noisy(dataset, ["one", "two"], kind, 0.5, seed=3)
+    assert changed.features == dataset.features
+    assert changed["id"][:] == dataset["id"][:] and changed["label"][:] == dataset["label"][:]
+    assert changed["one"][:] != dataset["one"][:] and changed["two"][:] != dataset["two"][:]
+    assert dataset["one"][:] == [TEXT] * 20
+    assert noisy(dataset, ["two"], kind, 0.5, seed=3)["one"][:] == dataset["one"][:]
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_noise_depends_on_seed_and_index_only(kind: str) -> None:
+    dataset = pairs()
+    changed = noisy(dataset, ["one", "two"], kind, 0.5, seed=3)
+    assert changed.to_dict() == noisy(dataset, ["one", "two"], kind, 0.5, seed=3).to_dict()
+    # A row's noise does not depend on what stands in the rows before or after it.
+    other = dataset.map(lambda row, i: {"one": row["one"] if i == 7 else "Something quite different"},
+                        with_indices=True)  # fmt: skip
+    assert noisy(other, ["one", "two"], kind, 0.5, seed=3)[7] == changed[7]
+    assert noisy(dataset.select(range(8)), ["one", "two"], kind, 0.5, seed=3)[7] == changed[7]
+    # Equal texts in other rows, in the other field or under another seed get noise of their own.
+    assert len(set(changed["one"])) > 10
+    assert changed["one"][:] != changed["two"][:]
+    assert changed["one"][:] != noisy(dataset, ["one", "two"], kind, 0.5, seed=4)["one"][:]
+
+
+def test_fixed_output_guards_published_figures() -> None:
+    dataset = Dataset.from_dict({"text": ["a gripping film with wonderful acting"], "label": [1]})
+    assert noisy(dataset, ["text"], "typos", 1.0, seed=0)["text"][0] == "a grippig filmz wimth wonderfuzl avting"
+
+
+def test_unknown_kind_and_bad_strength() -> None:
+    with pytest.raises(DataError, match="unknown noise: typo; did you mean typos"):
+        noisy(pairs(), ["one"], "typo", 0.1, 0)
+    with pytest.raises(DataError, match="from 0 to 1; got 30"):
+        noisy(pairs(), ["one"], "typos", 30, 0)
