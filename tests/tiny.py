@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+
+from rosewood.training.trainer import RobustTrainer
 
 VOCABULARY = 50
 
@@ -78,3 +80,51 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
 def differing(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> Iterator[str]:
     assert first.keys() == second.keys()
     return (name for name in first if not torch.equal(first[name], second[name]))
+
+
+class Recording(RobustTrainer):
+    """A RobustTrainer that remembers its micro-batches, the random state each began with, and every step's masks."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.micro_batches: list[tuple[Tensor, dict[str, Tensor]]] = []
+        self.masks: list[dict[str, Any]] = []
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        batch = {key: value.clone() for key, value in inputs.items()}
+        self.micro_batches.append((torch.get_rng_state(), batch))
+        return super().training_step(model, inputs, *args, **kwargs)
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(*args, **kwargs)
+        if is_new:
+            optimizer.register_step_pre_hook(self._remember)
+        return optimizer
+
+    def _remember(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        found = getattr(optimizer, "multipliers", {})
+        self.masks.append({n: found[p] for n, p in self.model.named_parameters() if p in found})
+
+
+def trained(
+    recipe: Any,
+    directory: Any,
+    model: nn.Module | None = None,
+    data: Any = None,
+    resume: Any = None,
+    history_file: Any = None,
+    **settings: Any,
+) -> Recording:
+    """A Recording after train() on tiny data."""
+    model = tiny_bert() if model is None else model
+    data = TinyData() if data is None else data
+    trainer = Recording(
+        model=model,
+        args=arguments(directory, **settings),
+        train_dataset=data,
+        recipe=recipe,
+        history_file=history_file,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer

@@ -1,64 +1,16 @@
-"""A tiny random BERT and a WordPiece tokenizer of a few words, built without any file or download."""
-
 from collections.abc import Callable
 
 import pytest
-import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    *LETTERS,
-    *(f"##{letter}" for letter in LETTERS),
-    "film",
-    "good",
-]
+from tiny_text import tiny_classifier, tiny_tokenizer
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    pieces = {token: number for number, token in enumerate(VOCABULARY)}
-    backend = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", pieces["[CLS]"]), ("[SEP]", pieces["[SEP]"])],
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        model_max_length=128,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
+    return tiny_tokenizer()
 
 
 @pytest.fixture
 def make_model() -> Callable[..., BertForSequenceClassification]:
-    """A function from the names of the labels to a model with dropout, in training mode."""
-
-    def build(labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> BertForSequenceClassification:
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(VOCABULARY),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=128,
-            initializer_range=0.5,
-            id2label=dict(enumerate(labels)),
-            label2id={label: number for number, label in enumerate(labels)},
-        )
-        return BertForSequenceClassification(config).train()
-
-    return build
+    return tiny_classifier

@@ -29,9 +29,9 @@ class SaveAndStop(TrainerCallback):
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
-        self.restore()
+        self.close()
 
-    def restore(self) -> None:
+    def close(self) -> None:
         """Give the signals back to whoever had them."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)

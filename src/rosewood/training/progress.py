@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-SHOWN = {"loss": "loss {:.3f}", "kept_share": "kept {:.2f}", "eval_accuracy": "validation {:.1%}"}
+SHOWN = {"loss": "loss {:.3f}", "kept_share": "kept {:.2f}", "eval_accuracy": "val {:.1%}"}
 
 
 class TrainingProgress(TrainerCallback):
@@ -17,10 +17,9 @@ class TrainingProgress(TrainerCallback):
         self._facts: dict[str, str] = {}
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[facts]}"),
         )
         self._task = self._bar.add_task(title, total=None, facts="")

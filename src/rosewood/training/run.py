@@ -71,14 +71,21 @@ class Plan:
 
 
 def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
-    """Train from the beginning; an existing run is only replaced if told to."""
-    _make_room(output, overwrite)
-    data = _load_data(plan)  # before anything is written: bad data leaves no trace
-    info = _describe(plan, data)
+    """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
+    _check_room(output, overwrite)
+    data = _load_data(plan)
+    existed = output.exists()
+    try:
+        trainer = _trainer(plan, data, output, minutes_per_checkpoint)
+    except BaseException:
+        shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
+        raise
+    if existed:
+        shutil.rmtree(output)
     output.mkdir(parents=True, exist_ok=True)
     plan.recipe.save(output / "recipe.yaml")
     (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
-    return _train(plan, data, info, output, None, minutes_per_checkpoint)
+    return _train(trainer, _describe(plan, data), output, None)
 
 
 def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
@@ -106,7 +113,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
         )
     checkpoints = output / "checkpoints"
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    return _train(plan, data, info, output, last, minutes_per_checkpoint)
+    return _train(_trainer(plan, data, output, minutes_per_checkpoint), info, output, last)
 
 
 def finish_run(plan: Plan, output: Path) -> RunInfo:
@@ -122,17 +129,15 @@ def finish_run(plan: Plan, output: Path) -> RunInfo:
     return info if info.status == "finished" else resume_run(output)
 
 
-def _make_room(output: Path, overwrite: bool) -> None:
+def _check_room(output: Path, overwrite: bool) -> None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / "run.json").exists():
         raise RunError(f"{output} exists and is not a run of Rosewood: choose another --output")
-    if overwrite:
-        shutil.rmtree(output)
-        return
-    status = RunInfo.load(output / "run.json").status
-    advice = "choose another --output" if status == "finished" else "continue it with --resume"
-    raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
+    if not overwrite:
+        status = RunInfo.load(output / "run.json").status
+        advice = "choose another --output" if status == "finished" else "continue it with --resume"
+        raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
 
 
 def _load_data(plan: Plan) -> dict[str, Dataset]:
@@ -173,19 +178,14 @@ def _task_yaml(task: Task) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
-def _train(
-    plan: Plan, data: dict[str, Dataset], info: RunInfo, output: Path, checkpoint: str | None, minutes: float
-) -> RunInfo:
+def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed)
-    arguments = _arguments(plan, output, has_validation="validation" in data)
-    interruption = SaveAndStop(minutes)
-    progress = TrainingProgress(plan.recipe.name)
-    stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
+    stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
     trainer = RobustTrainer(
         model=model,
-        args=arguments,
+        args=_arguments(plan, output, has_validation="validation" in data),
         recipe=plan.recipe,
         history_file=output / "history.jsonl",
         train_dataset=encoded["train"],
@@ -193,9 +193,13 @@ def _train(
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[interruption, progress, *stopping],
+        callbacks=[SaveAndStop(minutes), TrainingProgress(plan.recipe.name), *stopping],
     )
     trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _train(trainer: RobustTrainer, info: RunInfo, output: Path, checkpoint: str | None) -> RunInfo:
     info = info.model_copy(update={"status": "running"})
     info.save(output / "run.json")
     began = time.monotonic()
@@ -205,8 +209,9 @@ def _train(
         _save_outcome(trainer, result.metrics["train_loss"], output)
         status = "finished"
     finally:
-        progress.close()
-        interruption.restore()
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, SaveAndStop | TrainingProgress):
+                callback.close()
         seconds = (info.seconds or 0.0) + time.monotonic() - began
         info = info.model_copy(
             update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": _peak_memory()}
@@ -229,13 +234,11 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
     defaults["dataloader_pin_memory"] = torch.cuda.is_available()
-    return TrainingArguments(
-        output_dir=str(output / "checkpoints"),
-        seed=plan.seed,
-        report_to="none",
-        disable_tqdm=True,
-        **(defaults | settings),
-    )
+    fixed = {"output_dir": str(output / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
+    try:
+        return TrainingArguments(**(defaults | settings | fixed))
+    except (ValueError, TypeError, ImportError) as error:
+        raise RunError(f"the training arguments cannot be used: {error}") from None
 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:

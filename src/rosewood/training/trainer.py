@@ -74,7 +74,7 @@ class RobustTrainer(Trainer):
             )
         if self.args.optim not in ADAMW:
             raise RecipeError(
-                f"recipe {self.recipe.name} masks AdamW's update, which optim={self.args.optim} has not: use "
+                f"recipe {self.recipe.name} masks AdamW's update, which optim={self.args.optim.value} has not: use "
                 "optim=adamw_torch_fused or adamw_torch"
             )
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}

@@ -1,0 +1,176 @@
+"""The commands as a person would type them, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from rosewood.cli import main
+from tiny_text import save_tiny_checkpoint
+
+Rosewood = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    """Texts whose label a model can learn: the good ones say so."""
+    rows = [f"{'good' if i % 2 else 'bad'} film {chr(97 + i % 26)}{chr(97 + i // 26)},{i % 2}" for i in range(200)]
+    file = tmp_path / "films.csv"
+    file.write_text("\n".join(["text,label", *rows]) + "\n")
+    return file
+
+
+@pytest.fixture
+def rosewood(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rosewood:
+    """Types a command, checks its exit code, and returns what it printed."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+
+    def run(*words: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["rosewood", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed.out + printed.err
+        return printed.out + printed.err
+
+    return run
+
+
+def training(films: Path, checkpoint: Path, output: Path, *more: object) -> tuple[object, ...]:
+    data = ("--train-file", films, "--test-file", films, "--max-length", "16")
+    return ("train", "--model", checkpoint, *data, "--output", output, *more)
+
+
+def test_train_and_evaluate_leave_a_complete_run(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    printed = rosewood(
+        *training(films, checkpoint, run, "--recipe", "rose-ensemble", "--epochs", "2", "--batch-size", "16")
+    )
+    assert f"Next: rosewood evaluate {run}" in printed
+    assert {path.name for path in run.iterdir()} == {
+        *("model", "recipe.yaml", "task.yaml", "run.json", "metrics.json", "history.jsonl")
+    }
+    assert (run / "model" / "model.safetensors").exists()
+    info = json.loads((run / "run.json").read_text())
+    assert info["status"] == "finished"
+    assert info["recipe"] == "rose-ensemble"
+    assert set(info["fingerprints"]) == {"train", "validation"}
+    assert info["versions"]["torch"]
+    assert info["peak_memory_bytes"] > 0
+    steps = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
+    last = steps[-1]
+    assert set(last["terms"]) == {"ce", "dropout_kl"}
+    assert {"learning_rate", "grad_norm", "kept_share", "first_risk", "second_risk", "second_ratio"} <= set(last)
+    assert len(last["first_risk"]) == 5
+
+    printed = rosewood("evaluate", run)
+    assert "Robustness on films" in printed
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert {each["name"] for each in evaluation["sets"]} == {"test", "typos"}
+
+
+def test_a_finished_run_is_never_overwritten_by_accident(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    rosewood(*training(films, checkpoint, run, "--epochs", "0.1"))
+    before = (run / "run.json").read_text()
+    printed = rosewood(*training(films, checkpoint, run, "--epochs", "0.1"), code=1)
+    assert "already holds a run (finished): choose another --output, or replace it with --overwrite" in printed
+    assert (run / "run.json").read_text() == before
+    assert "nothing to resume" in rosewood("train", "--output", run, "--resume", code=1)
+    rosewood(*training(films, checkpoint, run, "--epochs", "0.1", "--overwrite"))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    assert "is not a run of Rosewood" in rosewood(*training(films, checkpoint, other, "--overwrite"), code=1)
+    assert (other / "thesis.tex").read_text() == "years of work"
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    settings = ("--recipe", "rose-ensemble", "--epochs", "20", "--batch-size", "16")
+    rosewood(*training(films, checkpoint, tmp_path / "whole", *settings))
+    run = tmp_path / "stopped"
+    program = [sys.executable, "-c", "from rosewood.cli import main; main()"]
+    process = subprocess.Popen(
+        [*program, *map(str, training(films, checkpoint, run, *settings))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
+    )
+    deadline = time.monotonic() + 60
+    history = run / "history.jsonl"
+    while not (history.exists() and history.stat().st_size) and process.poll() is None:
+        assert time.monotonic() < deadline, "training never started"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert f"rosewood train --output {run} --resume" in printed.replace("\n", " ").replace("  ", " ")
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    assert "is not finished (interrupted)" in rosewood("evaluate", run, code=1)
+    assert "leave out --epochs" in rosewood("train", "--output", run, "--resume", "--epochs", "3", code=1)
+
+    rosewood("train", "--output", run, "--resume")
+    assert weights(run) == weights(tmp_path / "whole")
+    assert (run / "history.jsonl").read_text() == (tmp_path / "whole" / "history.jsonl").read_text()
+    assert not (run / "checkpoints").exists()
+
+
+def test_bad_settings_and_bad_data_are_refused_before_anything_is_written(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert "did you mean rose-first" in rosewood(*training(films, checkpoint, run, "--recipe", "rose-frist"), code=1)
+    printed = rosewood(
+        *training(films, checkpoint, run, "--recipe", "rose-first", "--set", "selection.keep_quantile=7"), code=1
+    )
+    assert "selection.keep_quantile: input should be less than or equal to 1, got 7" in printed
+    assert "PATH=VALUE" in rosewood(*training(films, checkpoint, run, "--set", "selection.keep_quantile"), code=1)
+    assert "expected a column 'txt'; did you mean text?" in rosewood(
+        *training(films, checkpoint, run, "--text-column", "txt"), code=1
+    )
+    assert "cannot be loaded" in rosewood(*training(films, tmp_path / "nowhere", run), code=1)
+    assert "optim=adafactor" in rosewood(
+        *training(films, checkpoint, run, "--recipe", "rose-second", "--set", "training.optim=adafactor"), code=1
+    )
+    assert not run.exists()
+    films.write_text("text,label\nfine,1\nalso fine,1\n")
+    assert "'1'" in rosewood(*training(films, checkpoint, run), code=1)
+    assert not run.exists()
+    assert "both name the data" in rosewood("train", "--task", "reviews", "--train-file", films, code=1)
+    assert "needs --train-file" in rosewood("train", "--eval-file", films, code=1)
+
+
+def test_lists_and_help(rosewood: Rosewood) -> None:
+    listed = rosewood("list", "recipes")
+    assert all(name in listed for name in ("vanilla", "rose-first", "rose-second", "rose-ensemble"))
+    assert "sst2" in rosewood("list", "tasks")
+    assert "minilm" in rosewood("list", "models")
+    assert "Examples" in rosewood("train", "--help")
+    assert rosewood("--version").startswith("rosewood ")

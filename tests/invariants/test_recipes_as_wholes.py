@@ -1,0 +1,55 @@
+"""What must hold for every published recipe; a new YAML file is tested the day it appears."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from keyed_dropout import keyed_dropout
+from rosewood.recipe import Recipe, load_recipe, recipe_names
+from tiny import Recording, TinyData, tiny_bert, trained, weights
+
+# Recipes whose step depends on the micro-batch by design (see the recipe's deviations).
+PER_MICRO_BATCH: set[str] = set()
+
+
+def keyed_run(recipe: Recipe, directory: Path, **settings: Any) -> Recording:
+    model = tiny_bert()
+    with keyed_dropout(model):
+        return trained(recipe, directory, model=model, data=TinyData(size=20), **settings)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in PER_MICRO_BATCH])
+def test_batch_8_is_batch_2_with_4_accumulation_steps(name: str, tmp_path: Path) -> None:
+    # 20 examples make two full steps and a shorter one an epoch.
+    recipe = load_recipe(name)
+    whole = keyed_run(recipe, tmp_path, per_device_train_batch_size=8, max_steps=6)
+    parts = keyed_run(recipe, tmp_path, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=6)
+    assert (len(whole.micro_batches), len(parts.micro_batches)) == (6, 20)
+    assert whole.masks == parts.masks
+    expected = weights(whole.model)
+    for parameter, weight in weights(parts.model).items():
+        torch.testing.assert_close(weight, expected[parameter], rtol=0, atol=1e-9)
+    for a, b in zip(whole.state.log_history, parts.state.log_history, strict=True):
+        assert {k: v for k, v in a.items() if "loss" in k} == pytest.approx(
+            {k: v for k, v in b.items() if "loss" in k}, rel=1e-4
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name != "vanilla"])
+def test_every_recipe_can_be_turned_into_vanilla(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    assert recipe.vanilla_when, f"{name}.yaml must say under which overrides it is plain fine-tuning"
+    plain = keyed_run(load_recipe("vanilla"), tmp_path)
+    turned = keyed_run(load_recipe(name, recipe.vanilla_when), tmp_path)
+    expected = weights(plain.model)
+    for parameter, weight in weights(turned.model).items():
+        torch.testing.assert_close(weight, expected[parameter], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name != "vanilla"])
+def test_every_recipe_differs_from_vanilla_as_published(name: str, tmp_path: Path) -> None:
+    plain = weights(keyed_run(load_recipe("vanilla"), tmp_path, max_steps=3).model)
+    other = weights(keyed_run(load_recipe(name), tmp_path, max_steps=3).model)
+    assert any((plain[parameter] - other[parameter]).abs().max() > 1e-6 for parameter in plain)

@@ -1,0 +1,137 @@
+"""A resumed run is the uninterrupted one: weights bit for bit, and one history."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+
+from rosewood.training.trainer import RobustTrainer
+from tiny import TinyData, arguments, differing, tiny_bert, trained, weights
+
+RECIPES = ["vanilla", "rose-first", "rose-second", "rose-ensemble"]
+
+
+class Stop(TrainerCallback):
+    """An interruption after some steps, as an exception from nowhere."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def interrupted(recipe: Any, directory: Path, stop: int, data: Any, **settings: Any) -> None:
+    trainer = RobustTrainer(
+        model=tiny_bert(dtype=torch.float32),
+        args=arguments(directory, save_strategy="steps", **settings),
+        train_dataset=data,
+        recipe=recipe,
+        history_file=directory / "history.jsonl",
+        callbacks=[Stop(stop)],
+    )
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+
+
+def compare(recipe: Any, directory: Path, checkpoint: int, stop: int, data: Any, **settings: Any) -> None:
+    """Train without a break; train, break off after the checkpoint, resume in a fresh trainer; compare."""
+    whole, broken = directory / "whole", directory / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    settings = {"save_steps": checkpoint} | settings
+    expected = trained(
+        recipe,
+        whole,
+        model=tiny_bert(dtype=torch.float32),
+        data=data,
+        history_file=whole / "history.jsonl",
+        save_strategy="steps",
+        **settings,
+    )
+    interrupted(recipe, broken, stop, data, **settings)
+    found = trained(
+        recipe,
+        broken,
+        # Other weights, so that nothing but the checkpoint can explain the result.
+        model=tiny_bert(dtype=torch.float32, seed=7),
+        data=data,
+        resume=str(broken / f"checkpoint-{checkpoint}"),
+        history_file=broken / "history.jsonl",
+        save_strategy="steps",
+        **settings,
+    )
+    assert not list(differing(weights(expected.model), weights(found.model)))
+    assert (broken / "history.jsonl").read_text() == (whole / "history.jsonl").read_text()
+    steps = expected.state.max_steps
+    assert len((whole / "history.jsonl").read_text().splitlines()) == steps
+    assert expected.masks[checkpoint:] == found.masks
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_resumed_is_uninterrupted(recipe: str, tmp_path: Path) -> None:
+    compare(recipe, tmp_path, checkpoint=5, stop=7, data=TinyData())
+
+
+def test_resumed_in_the_middle_of_the_second_epoch_with_accumulation(tmp_path: Path) -> None:
+    # 24 examples, batch 4, 2 accumulation steps: 3 steps an epoch; the checkpoint at 5 is inside epoch 2.
+    data = TinyData(size=24)
+    compare("rose-ensemble", tmp_path, checkpoint=5, stop=7, data=data, gradient_accumulation_steps=2)
+
+
+def lengths_data() -> Dataset:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(3, 12, (24,), generator=generator).tolist()
+    rows = [
+        {
+            "input_ids": torch.randint(5, 50, (length,), generator=generator).tolist() + [0] * (12 - length),
+            "attention_mask": [1] * length + [0] * (12 - length),
+            "labels": i % 2,
+            "length": length,
+        }
+        for i, length in enumerate(lengths)
+    ]
+    return Dataset.from_list(rows)
+
+
+def test_the_length_column_groups_the_batches(tmp_path: Path) -> None:
+    trainer = trained("vanilla", tmp_path, data=lengths_data(), max_steps=6, train_sampling_strategy="group_by_length")
+    counts = [batch["attention_mask"].sum(1) for _, batch in trainer.micro_batches]
+    assert max(int(count.max() - count.min()) for count in counts) <= 3
+    assert int(counts[0].max()) == 11, "the longest comes first"
+
+
+@pytest.mark.parametrize("recipe", ["vanilla", "rose-ensemble"])
+def test_resumed_with_batches_grouped_by_length(recipe: str, tmp_path: Path) -> None:
+    compare(
+        recipe,
+        tmp_path,
+        checkpoint=8,  # 6 steps an epoch
+        stop=9,
+        data=lengths_data(),
+        max_steps=14,
+        train_sampling_strategy="group_by_length",
+    )
+
+
+def test_the_history_is_on_disk_when_a_checkpoint_is(tmp_path: Path) -> None:
+    """A killed process has no `finally`: what the checkpoint has seen must already be written."""
+    path = tmp_path / "history.jsonl"
+    written = []
+
+    class Reader(TrainerCallback):
+        def on_save(self, *args: Any, **kwargs: Any) -> None:
+            written.append(len(path.read_text().splitlines()) if path.exists() else 0)
+
+    RobustTrainer(
+        model=tiny_bert(),
+        args=arguments(tmp_path, save_strategy="steps", save_steps=2, max_steps=4, logging_steps=100),
+        train_dataset=TinyData(),
+        history_file=path,
+        callbacks=[Reader()],
+    ).train()
+    assert written == [2, 4]
