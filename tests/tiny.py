@@ -99,7 +99,7 @@ class Recording(RobustTrainer):
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(*args, **kwargs)
         if is_new:
-            optimizer.register_step_pre_hook(self._remember)
+            optimizer.register_step_post_hook(self._remember)
         return optimizer
 
     def _remember(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -34,7 +34,10 @@ def candidate_names(model: nn.Module, pattern: str | None = None) -> list[str]:
     """
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     if pattern is not None:
-        chosen = [name for name in names if re.search(pattern, name)]
+        try:
+            chosen = [name for name in names if re.search(pattern, name)]
+        except re.error as error:
+            raise RecipeError(f"selection.parameters: {pattern!r} is no regular expression: {error}") from None
         if not chosen:
             raise RecipeError(
                 f"no trainable parameter of {type(model).__name__} matches {pattern!r}; "

@@ -18,7 +18,8 @@ def dropout_sites(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
             yield module, "p"
             continue
         for attribute, value in vars(module).items():
-            if "drop" in attribute and isinstance(value, float):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if "dropout" in attribute and number:  # layerdrop and drop_path skip whole layers
                 yield module, attribute
 
 

@@ -6,15 +6,17 @@ owns whatever state there is. Components know the model and the batch, never the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from rosewood.recipe import Recipe
+    from rosewood.recipe import Stage
 
 Batch = Mapping[str, Any]
 
@@ -23,10 +25,13 @@ class Output(NamedTuple):
     """One pass of the model over a batch: the task loss (a batch mean) and the logits `(batch, ..., classes)`."""
 
     loss: Tensor
-    logits: Tensor
+    logits: Tensor  # None where a model has none (question answering), which only plain cross-entropy allows
 
 
-Call = Callable[[Batch], Output]
+class Call(Protocol):
+    """Runs the model, or another one in its place, on a batch the way the trainer does."""
+
+    def __call__(self, batch: Batch, model: nn.Module | None = None) -> Output: ...
 
 
 class Term(NamedTuple):
@@ -39,28 +44,86 @@ class Term(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The terms of one backward, and the outputs of the passes over the clean batch, which differ by dropout only."""
+    """What an objective yields for one backward.
+
+    `clean` holds the outputs of passes over the undisturbed batch, which differ by dropout only. `leaves` are
+    tensors whose gradients the objective wants back. `isolated` asks for the weights' gradients of this pass alone.
+    `complete` says that no later pass of this batch adds another weighted term.
+    """
 
     terms: list[Term]
-    clean: list[Output]
+    clean: Sequence[Output] = ()
+    leaves: Sequence[Tensor] = ()
+    isolated: bool = False
+    complete: bool = True
+
+
+class Feedback(NamedTuple):
+    """What an objective gets back: gradients up to a positive factor, which directions do not depend on."""
+
+    leaves: list[Tensor]
+    weights: Mapping[str, Tensor]
+
+
+Passes = Generator[Pass, Feedback, None]
 
 
 class Progress(NamedTuple):
-    """Where training stands: optimiser steps done, and planned, within the current stage."""
+    """Where training stands, within the current stage: optimiser steps done and planned, and epochs done.
+
+    `micro_batch` counts within the optimiser step; `examples` is how many examples, over all processes and
+    accumulated batches, the step has.
+    """
 
     step: int
     total_steps: int
+    epoch: int = 0
+    micro_batch: int = 0
+    examples: int = 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a component may know when it starts."""
+    """What a component may know when it starts.
+
+    `pretrained` holds the weights the model had when the trainer got it, by name; it exists if a component of the
+    recipe asks for it.
+    """
 
     model: nn.Module
     total_steps: int
+    seed: int = 0
+    pretrained: Mapping[str, Tensor] = field(default_factory=dict)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def generator(self, *key: int) -> torch.Generator:
+        """Random numbers that depend on seed and key alone: equal on all processes and after a resume."""
+        device = next(self.model.parameters()).device
+        digest = sha256(repr((self.seed, *key)).encode()).digest()
+        return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+class Stateful:
+    """A runtime object; what it must not lose in a checkpoint goes into its state_dict."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        assert not state, f"{type(self).__name__} keeps no state, it was given {sorted(state)}"
+
+
+class Cost(NamedTuple):
+    """Passes per micro-batch and graph: forwards (F), backwards to the inputs only (X), full backwards (B)."""
+
+    forward: int = 0
+    inputs: int = 0
+    backward: int = 0
+
+    def plus(self, other: Cost) -> Cost:
+        return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Component:
@@ -75,8 +138,20 @@ class Component:
     def settings(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    def problems(self, recipe: Recipe) -> list[str]:
-        """Sentences that say why this component makes no sense in this recipe; none if it does."""
+    def cost(self, stage: Stage) -> Cost:
+        """What this component adds to a step."""
+        return Cost()
+
+    def memory(self) -> str:
+        """What it keeps beside model and optimiser, in a few words; empty if nothing to speak of."""
+        return ""
+
+    def explain(self, stage: Stage) -> list[str]:
+        """Formulas of what it does with these settings, a line each."""
+        return []
+
+    def problems(self, stage: Stage) -> list[str]:
+        """Sentences that say why this component makes no sense beside the others; none if it does."""
         return []
 
     def problems_with(self, model: nn.Module) -> list[str]:
@@ -87,17 +162,64 @@ class Component:
 class Objective(Component):
     """What is minimised."""
 
-    def run(self, call: Call, batch: Batch) -> Iterator[Pass]:
-        """Run the model and yield the terms of each backward; gradients exist when the iterator is asked for more."""
+    def divergence_term(self, stage: Stage) -> str | None:
+        """The name of its term that measures how two views of the input differ, if it has one."""
+        return None
+
+    def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
+        """Run the model on one batch and yield the terms of each backward; gradients come back as the answer."""
+        raise NotImplementedError
+
+
+class Perturber(Stateful):
+    """The runtime of a perturbation."""
+
+    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+        """Run the model on a disturbed version of the batch."""
         raise NotImplementedError
 
 
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
 
+    # Where it acts: on the whole model, the word embeddings, the encoder's input, every layer, or the weights.
+    site: ClassVar[Literal["model", "word", "encoder", "layers", "weights"]]
+
+    def start(self, run: Run) -> Perturber:
+        raise NotImplementedError
+
+
+class Tether(Stateful):
+    """The runtime of an anchor."""
+
+    def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
+        """Terms of this batch, for a pass that has clean outputs."""
+        return []
+
+    def weight_terms(self, at: Progress) -> list[Term]:
+        """Terms that depend on the weights alone; asked for once an optimiser step."""
+        return []
+
+    def around(self, at: Progress) -> AbstractContextManager[None]:
+        """Spans forward and backward of a micro-batch, for anchors that change the weights meanwhile."""
+        return nullcontext()
+
+    def pull_back(self, gradients: Mapping[str, Tensor]) -> None:
+        """Turn gradients of the weights inside `around`, in place, into those of the weights outside."""
+
+    def after_step(self, at: Progress) -> None:
+        """The optimiser has stepped."""
+
 
 class Anchor(Component):
     """What ties the model to its pre-trained self."""
+
+    needs_pretrained: ClassVar[bool] = False
+    changes_weights: ClassVar[bool] = False  # whether `around` and `pull_back` do something
+    weight_terms: ClassVar[bool] = False  # whether its terms depend on the weights alone
+
+    def start(self, run: Run) -> Tether:
+        raise NotImplementedError
 
 
 class Masks(NamedTuple):
@@ -138,7 +260,9 @@ class Readings:
 
 def stacked_norms(tensors: list[Tensor]) -> Tensor:
     """The Frobenius norm of each tensor, `(len(tensors),)`, without a Python loop over them."""
-    return torch.stack(torch._foreach_norm(tensors))
+    # Half precision would round norms to ties, or overflow.
+    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
+    return torch.stack(torch._foreach_norm(tensors, 2, dtype))
 
 
 def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
@@ -146,15 +270,24 @@ def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor.flatten() for tensor in tensors]).abs_()
 
 
-class Selector:
+class Selector(Stateful):
     """The runtime of a selection; this one lets every parameter move."""
+
+    def enter(self) -> None:
+        """A stage begins, or continues after a resume."""
+
+    def leave(self) -> None:
+        """The stage is over: undo what `enter` did to the model."""
+
+    def prepare(self, call: Call, batches: Iterable[Batch]) -> None:
+        """One pass over the training data before the stage's first step, if `Selection.prepares`."""
 
     def probe(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
         """Read-only terms that the objective does not yield by itself."""
         return []
 
     def reads(self, terms: Sequence[Term], at: Progress) -> dict[str, list[str]]:
-        """Which terms' gradients are wanted on their own, and for which parameters."""
+        """Which terms' gradients are wanted on their own, and for which parameters; `total` is always there."""
         return {}
 
     def masks(self, readings: Readings) -> Masks | None:
@@ -172,6 +305,7 @@ class Selection(Component):
     # freeze: a masked parameter neither moves nor decays and keeps its momentum;
     # zero: only its gradient is masked, so momentum and decay still act.
     masked: ClassVar[Literal["freeze", "zero"]] = "zero"
+    prepares: ClassVar[bool] = False  # whether it needs a pass over the training data before it starts
 
     def start(self, run: Run) -> Selector:
         return Selector()

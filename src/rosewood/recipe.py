@@ -17,6 +17,7 @@ from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Component, Objective, Perturbation, Selection
 from rosewood.registry import component
 
+LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
 PARTS = ("objective", "perturbation", "selection", "anchors")
 DEFAULT_PARTS: dict[str, Any] = {
     "objective": "cross_entropy",
@@ -68,7 +69,7 @@ class Recipe:
     def __post_init__(self) -> None:
         problems = []
         for stage in self.all_stages():
-            problems += [problem for part in stage.components() for problem in part.problems(self)]
+            problems += [problem for part in stage.components() for problem in part.problems(stage)]
         total = sum(stage.share for stage in self.stages)
         if self.stages and abs(total - 1) > 1e-9:
             problems.append(f"stages: their shares must add up to 1, they add up to {total:g}")
@@ -132,14 +133,23 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
         path, sign, value = assignment.partition("=")
         if not sign or not path:
             raise RecipeError(f"--set expects PATH=VALUE, such as selection.keep_quantile=0.7, got {assignment!r}")
-        overrides[path.strip()] = yaml.safe_load(value)
+        try:
+            overrides[path.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise RecipeError(
+                f"--set {path.strip()}: {value!r} cannot be read as YAML ({error}); quote text with special signs"
+            ) from None
     return overrides
 
 
 def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from plain data; all problems are reported at once."""
-    plain = {key: _copied(value) for key, value in spec.items()}
+    # An entry left empty in YAML is None and counts as absent, except where None is a value of its own.
+    plain = {key: _copied(value) for key, value in spec.items() if value is not None or key in PARTS}
     problems: list[str] = []
+    wrong = [(key, "list") for key in LISTS if not isinstance(plain.get(key, []), list)]
+    wrong += [(key, "mapping") for key in MAPPINGS if not isinstance(plain.get(key, {}), dict)]
+    problems += [f"{key}: expected a {kind}, got {plain.pop(key)!r}" for key, kind in wrong]
     for path, value in (overrides or {}).items():
         _override(plain, path, value, problems)
     known = [part.name for part in dataclasses.fields(Recipe)]
@@ -153,6 +163,8 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
     problems += _training_problems(training)
     name = str(plain.get("name", "recipe"))
     _raise_all(name, problems)
+    if stages:
+        parts = {part: getattr(stages[-1], part) for part in PARTS}
     return Recipe(
         name=name,
         **parts,

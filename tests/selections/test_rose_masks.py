@@ -10,8 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import entropy
 from torch import Tensor
 
+from rosewood.divergence import symmetric_kl
 from rosewood.errors import RecipeError
 from rosewood.protocol import Progress, Readings, Run, Term, stacked_norms
 from rosewood.recipe import build_recipe, load_recipe
@@ -128,6 +130,17 @@ def test_risks_tied_at_the_threshold_are_all_kept() -> None:
 def test_a_single_candidate_always_moves(quantile: float) -> None:
     chosen = selector(["a"], order="ensemble", keep_quantile=quantile)
     assert kept(masks(chosen, readings(ce={"a": 3.0}, kl={"a": 1.0}, m={"a": 1.0}))) == {"a"}
+
+
+def test_the_divergence_is_symmetric_and_a_mean_over_examples() -> None:
+    p, q = torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.tensor([[0.5, 0.5], [0.2, 0.8]])
+    by_hand = np.mean([entropy(a, b) + entropy(b, a) for a, b in zip(p.numpy(), q.numpy(), strict=True)])
+    assert symmetric_kl(p.log(), q.log()).item() == pytest.approx(by_hand, rel=1e-5)
+    assert symmetric_kl(q.log(), p.log()).item() == pytest.approx(by_hand, rel=1e-5)
+    assert symmetric_kl(p.log().half(), q.log().half()).dtype == torch.float32
+    assert symmetric_kl(p.log(), p.log() + 3).item() == pytest.approx(0, abs=1e-6)
+    tokens = symmetric_kl(p.log().view(1, 2, 2), q.log().view(1, 2, 2))
+    assert tokens.item() == pytest.approx(by_hand, rel=1e-5)
 
 
 # First steps.

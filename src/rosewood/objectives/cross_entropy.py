@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import torch
 from pydantic import Field
 
-from rosewood.protocol import Batch, Call, Objective, Pass, Term
+from rosewood.protocol import Batch, Call, Objective, Pass, Passes, Perturber, Progress, Term
 
 if TYPE_CHECKING:
-    from rosewood.recipe import Recipe
+    from rosewood.recipe import Stage
 
 
 @dataclass(frozen=True)
@@ -25,15 +24,15 @@ class CrossEntropy(Objective):
 
     passes: Annotated[int, Field(ge=1)] = 1
 
-    def run(self, call: Call, batch: Batch) -> Iterator[Pass]:
+    def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
         clean = [call(batch) for _ in range(self.passes)]
         loss = clean[0].loss if self.passes == 1 else torch.stack([output.loss for output in clean]).mean()
         yield Pass([Term("ce", loss, 1.0)], clean)
 
-    def problems(self, recipe: Recipe) -> list[str]:
-        if recipe.perturbation is None:
+    def problems(self, stage: Stage) -> list[str]:
+        if stage.perturbation is None:
             return []
         return [
-            f"objective cross_entropy never looks at a perturbed input, so perturbation {recipe.perturbation.name} "
+            f"objective cross_entropy never looks at a perturbed input, so perturbation {stage.perturbation.name} "
             "would do nothing: choose the objective consistency, or leave the perturbation out"
         ]

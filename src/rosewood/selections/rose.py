@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rosewood.candidates import candidate_names
 from rosewood.divergence import symmetric_kl
 from rosewood.errors import RecipeError
-from rosewood.model_dropout import has_dropout, set_dropout
+from rosewood.model_dropout import dropout_sites, has_dropout, set_dropout
 from rosewood.protocol import (
     Batch,
     Call,
@@ -32,7 +32,7 @@ from rosewood.protocol import (
 )
 
 if TYPE_CHECKING:
-    from rosewood.recipe import Recipe
+    from rosewood.recipe import Stage
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PROBE = "dropout_kl"
@@ -84,7 +84,7 @@ class Rose(Selection):
     def reads_second(self) -> bool:
         return self.order in ("second", "ensemble")
 
-    def problems(self, recipe: Recipe) -> list[str]:
+    def problems(self, stage: Stage) -> list[str]:
         found = []
         for name in ("first_quantiles", "second_quantiles"):
             bounds = getattr(self, name)
@@ -92,17 +92,30 @@ class Rose(Selection):
                 found.append(f"selection.{name}: the lower quantile {bounds[0]} is above the upper {bounds[1]}")
         if self.dropout is not None and not self.reads_first:
             found.append("selection.dropout is for the passes of the first-order risk, which order=second never runs")
+        if self.reads_first and self.risk_term == "objective" and stage.objective.divergence_term(stage) is None:
+            found.append(
+                f"selection.risk_term=objective reads the divergence of the objective, and {stage.objective.name} has "
+                "none: use risk_term=dropout, or the objective consistency"
+            )
         return found
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        needs_dropout = self.reads_first and self.risk_term == "dropout" and self.dropout is None
-        if needs_dropout and not has_dropout(model):
-            return [
+        found = []
+        try:
+            candidate_names(model, self.parameters)
+        except RecipeError as error:
+            found.append(str(error))
+        if not self.reads_first or self.risk_term != "dropout":
+            return found
+        if self.dropout is not None and not any(dropout_sites(model)):
+            found.append(f"selection.dropout: {type(model).__name__} has no dropout whose rate could be set")
+        if self.dropout is None and not has_dropout(model):
+            found.append(
                 f"selection rose (order={self.order}) measures how two dropout passes differ, but "
                 f"{type(model).__name__} has no dropout, so its risks would be rounding noise: set "
                 "selection.dropout (0.1 in the paper), or use order=second"
-            ]
-        return []
+            )
+        return found
 
     def start(self, run: Run) -> RoseSelector:
         return RoseSelector(self, run)
@@ -172,6 +185,8 @@ class RoseSelector(Selector):
         if self._warming_up(readings.at):
             return None
         update = {name: readings.gradients["total"][name] for name in self.names if name in readings.gradients["total"]}
+        if not update:
+            return None
         sizes = [1 if self.settings.level == "tensor" else gradient.numel() for gradient in update.values()]
         shared = (0.0, self.settings.keep_quantile)
         masks = []
@@ -201,8 +216,10 @@ class RoseSelector(Selector):
         known = [name in gradients for name in names]
         covered = list(compress(names, known))
         # Ranks do not depend on the scale, so clipping is left out. NaN comes from an fp16 overflow.
+        if not covered:
+            return readings.clip.new_empty(0), known
         size = readings.norms if self.settings.level == "tensor" else readings.magnitudes
-        risk = size(self._first_term, covered, clipped=False).nan_to_num(nan=math.inf)
+        risk = size(self._first_term, covered, clipped=False).nan_to_num(nan=math.inf, posinf=math.inf)
         self._log["first_risk"] = five_numbers(risk)
         return risk, known
 
@@ -219,7 +236,7 @@ class RoseSelector(Selector):
             size, average = readings.magnitudes("ce", covered, clipped), flat_magnitudes(moments)
         ratio = (1 - readings.beta1) * size / average
         still = (size == 0) & (average == 0)
-        risk = (ratio - 1).abs().nan_to_num(nan=math.inf).masked_fill(still, 0.0)
+        risk = (ratio - 1).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(still, 0.0)
         self._log["second_ratio"] = five_numbers(ratio.masked_fill(still, 1.0))
         self._log["second_risk"] = five_numbers(risk)
         return risk, known

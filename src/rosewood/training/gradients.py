@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -31,43 +32,83 @@ class Gradients:
         self.clear()
 
     def clear(self) -> None:
+        """Forget the last optimiser step; `parameter.grad` is the trainer's to clear."""
         self._buffers: dict[str, dict[str, Tensor]] = {}
         self._weights: dict[str, float] = {}
         self._scaled: dict[str, bool] = {}
         self._same_as_total: dict[str, float] = {}
 
-    def add(self, terms: Sequence[Term], reads: Mapping[str, list[str]], micro_batches: int) -> Tensor:
-        """Backward through the terms of one micro-batch; returns the weighted total, detached."""
+    def add(
+        self,
+        terms: Sequence[Term],
+        reads: Mapping[str, list[str]],
+        micro_batches: int,
+        leaves: Sequence[Tensor] = (),
+        complete: bool = True,
+    ) -> Tensor:
+        """Backward through some terms of one micro-batch; returns their weighted sum, detached.
+
+        `complete` says that these are all weighted terms of the step. Gradients of `leaves` end in `leaf.grad`.
+        """
         weighted = [term for term in terms if term.weight != 0]
-        alone = weighted[0].name if len(weighted) == 1 else None
+        alone = weighted[0].name if complete and len(weighted) == 1 else None
         apart = [term for term in terms if term.name in reads and term.name != alone]
+        together = [term for term in weighted if term.name == alone or term.name not in reads]
         if alone is not None and alone in reads:
             self._same_as_total[alone] = weighted[0].weight
-        together = [term for term in weighted if term.name == alone or term.name not in reads]
         for i, term in enumerate(apart):
             more = bool(together) or i + 1 < len(apart)
-            self._read(term, reads[term.name], micro_batches, retain_graph=more)
+            self._read(term, reads[term.name], micro_batches, leaves, retain_graph=more)
         if together:
             self._backward(_weighted_sum(together) / micro_batches)
+        if not weighted:
+            return terms[0].value.detach() * 0
         return _weighted_sum(weighted).detach() / micro_batches
 
-    def _read(self, term: Term, names: list[str], micro_batches: int, retain_graph: bool) -> None:
+    def _read(
+        self, term: Term, names: list[str], micro_batches: int, leaves: Sequence[Tensor], retain_graph: bool
+    ) -> None:
         wanted = {name: self._parameters[name] for name in names} if term.weight == 0 else self._parameters
+        extra = leaves if term.weight != 0 else ()
         loss = term.value / micro_batches
         found = torch.autograd.grad(
             self._scale(loss) if term.scaled else loss,
-            list(wanted.values()),
+            [*wanted.values(), *extra],
             retain_graph=retain_graph,
             allow_unused=True,
         )
-        fresh = {name: grad for name, grad in zip(wanted, found, strict=True) if grad is not None}
+        for leaf, gradient in zip(extra, found[len(wanted) :], strict=True):
+            if gradient is not None:
+                part = gradient * term.weight
+                leaf.grad = part if leaf.grad is None else leaf.grad + part
         self._weights[term.name] = term.weight
         self._scaled[term.name] = term.scaled
-        buffer = self._buffers.setdefault(term.name, {})
-        known = [name for name in fresh if name in buffer]
-        if known:
-            torch._foreach_add_([buffer[name] for name in known], [fresh[name] for name in known])
-        buffer |= {name: grad for name, grad in fresh.items() if name not in buffer}
+        fresh = {name: g for name, g in zip(wanted, found[: len(wanted)], strict=True) if g is not None}
+        _accumulate(self._buffers.setdefault(term.name, {}), fresh)
+
+    @contextmanager
+    def isolated(self, pull_back: Callable[[Mapping[str, Tensor]], None] | None = None) -> Iterator[dict[str, Tensor]]:
+        """Keep the gradients of what happens inside apart from those before, until the end.
+
+        `pull_back` changes them in place before they are merged. The mapping that is handed out holds the fresh
+        gradients of the total once the block is left.
+        """
+        before = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
+        buffers, self._buffers = self._buffers, {}
+        for parameter in self._parameters.values():
+            parameter.grad = None
+        fresh: dict[str, Tensor] = {}
+        yield fresh
+        fresh.update({name: p.grad for name, p in self._parameters.items() if p.grad is not None})
+        if pull_back is not None:
+            for group in (fresh, *self._buffers.values()):
+                pull_back(group)
+        for term, buffer in self._buffers.items():
+            _accumulate(buffers.setdefault(term, {}), buffer)
+        self._buffers = buffers
+        _accumulate(before, fresh)
+        for name, gradient in before.items():
+            self._parameters[name].grad = gradient
 
     def finish(self) -> None:
         """Once an optimiser step, after the last micro-batch: add the weighted terms that were read on their own."""
@@ -94,6 +135,14 @@ class Gradients:
         same = {term: one / weight for term, weight in self._same_as_total.items()}
         own = {term: clip / (loss_scale if self._scaled[term] else 1.0) for term in self._buffers}
         return {TOTAL: one} | same | own
+
+
+def _accumulate(into: dict[str, Tensor], fresh: Mapping[str, Tensor]) -> None:
+    """Add gradients by name, in place where there is something to add to."""
+    known = [name for name in fresh if name in into]
+    if known:
+        torch._foreach_add_([into[name] for name in known], [fresh[name] for name in known])
+    into |= {name: gradient for name, gradient in fresh.items() if name not in into}
 
 
 def _weighted_sum(terms: Sequence[Term]) -> Tensor:

@@ -100,9 +100,15 @@ class MaskedAdamW(torch.optim.AdamW):
         before = [parameter.clone() for parameter in part.parameters]
         for gradient, average, mask in zip(part.gradients, part.averages, masks, strict=True):
             gradient.lerp_(average, 1 - mask)
-        self._plain_step(group, part, group["lr"])
+        if self.form == "hf":
+            # The decay comes after the masked step, so it cannot be masked together with it.
+            _hf_adamw(part, group["lr"], group["betas"], group["eps"], 0.0)
+        else:
+            self._plain_step(group, part, group["lr"])
         for parameter, start, mask in zip(part.parameters, before, masks, strict=True):
             parameter.copy_(start.lerp_(parameter, mask))
+            if self.form == "hf":
+                parameter.mul_(1 - group["lr"] * group["weight_decay"] * mask)
 
     def _plain_step(self, group: dict[str, Any], part: _Slice, lr: float) -> None:
         if self.form == "hf":

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from rich.progress import track
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import Trainer, get_scheduler
 from transformers.training_args import OptimizerNames
 
 from rosewood.errors import RecipeError
-from rosewood.protocol import Batch, Masks, Output, Progress, Readings, Run, Selector
-from rosewood.recipe import Recipe, Stage, load_recipe
-from rosewood.training.gradients import TOTAL, Gradients
+from rosewood.protocol import Batch, Call, Output
+from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.engine import Engine, Moment
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
 
 ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
-
-
-class StageRun(NamedTuple):
-    """A stage under way: its parts, their runtime objects, and the optimiser steps it spans."""
-
-    stage: Stage
-    selector: Selector
-    first_step: int
-    steps: int
+STATE_FILE = "rosewood.safetensors"
 
 
 class RobustTrainer(Trainer):
@@ -57,10 +52,11 @@ class RobustTrainer(Trainer):
         self.recipe.check_model(self.model)
         self._check_optimizer()
         self.history = History(None if history_file is None else Path(history_file))
-        self._stages: list[StageRun] = []
-        self._gradients: Gradients | None = None
+        self._pretrained = self._snapshot()
+        self._engine: Engine | None = None
+        self._micro_batch = 0
         self._grad_norm: Tensor | None = None
-        self._sums: dict[str, Tensor] = {}
+        self._unlogged: list[dict[str, Any]] = []
 
     # What the Trainer builds before it trains.
 
@@ -74,8 +70,8 @@ class RobustTrainer(Trainer):
             )
         if self.args.optim not in ADAMW:
             raise RecipeError(
-                f"recipe {self.recipe.name} masks AdamW's update, which optim={self.args.optim.value} has not: use "
-                "optim=adamw_torch_fused or adamw_torch"
+                f"recipe {self.recipe.name} masks AdamW's update, which optim={OptimizerNames(self.args.optim).value} "
+                "has not: use optim=adamw_torch_fused or adamw_torch"
             )
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if self.args.gradient_checkpointing and checkpointing.get("use_reentrant"):
@@ -88,6 +84,20 @@ class RobustTrainer(Trainer):
         freezes = any(stage.selection.masked == "freeze" for stage in self.recipe.all_stages())
         return freezes or self.recipe.optimizer_form == "hf"
 
+    def _snapshot(self) -> dict[str, Tensor]:
+        """The weights as they came, before a resumed run replaces them; only if an anchor looks at them."""
+        anchors = [anchor for stage in self.recipe.all_stages() for anchor in stage.anchors]
+        if not any(anchor.needs_pretrained for anchor in anchors):
+            return {}
+        return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        model = super().call_model_init(trial)
+        if hasattr(self, "_pretrained"):  # not yet during __init__, which takes its own
+            self.model = model
+            self._pretrained = self._snapshot()
+        return model
+
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
             if self._needs_masked_adamw():
@@ -95,61 +105,68 @@ class RobustTrainer(Trainer):
                 settings["form"] = self.recipe.optimizer_form
                 self.optimizer_cls_and_kwargs = (MaskedAdamW, settings)
             self.optimizer = super().create_optimizer(model)
-            self.optimizer.register_step_pre_hook(self._before_optimizer_step)
         return self.optimizer
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        self._start_stages(num_training_steps)
-        self._gradients = Gradients(self.model, self.accelerator.backward, self._scale_loss)
-        if len(self._stages) == 1 or self.lr_scheduler is not None:
+        optimizer = self.optimizer if optimizer is None else optimizer
+        self._start_engine(num_training_steps)
+        assert self._engine is not None
+        lengths = self._engine.stage_lengths()
+        if len(lengths) == 1 or self.lr_scheduler is not None:
             return super().create_scheduler(num_training_steps, optimizer)
         # Each stage has its own warm-up and decay.
-        optimizer = self.optimizer if optimizer is None else optimizer
         schedules = [
             get_scheduler(
                 self.args.lr_scheduler_type,
                 optimizer=optimizer,
-                num_warmup_steps=self.args.get_warmup_steps(stage.steps),
-                num_training_steps=stage.steps,
+                num_warmup_steps=self.args.get_warmup_steps(steps),
+                num_training_steps=steps,
                 scheduler_specific_kwargs=self.args.lr_scheduler_kwargs,  # type: ignore[arg-type]
             )
-            for stage in self._stages
+            for steps in lengths
         ]
-        self.lr_scheduler = SequentialLR(optimizer, schedules, [stage.first_step for stage in self._stages[1:]])
+        borders = [sum(lengths[: i + 1]) for i in range(len(lengths) - 1)]
+        self.lr_scheduler = SequentialLR(optimizer, schedules, borders)
         self._created_lr_scheduler = True
         return self.lr_scheduler
 
-    def _start_stages(self, total_steps: int) -> None:
-        self._stages = []
-        done, share = 0, 0.0
-        for stage in self.recipe.all_stages():
-            share += stage.share
-            end = round(total_steps * share)
-            selector = stage.selection.start(Run(self.model, end - done))
-            self._stages.append(StageRun(stage, selector, done, end - done))
-            done = end
+    def _start_engine(self, total_steps: int) -> None:
+        self._engine = Engine(
+            self.recipe,
+            self.model,
+            total_steps,
+            self.args.seed,
+            self._pretrained,
+            self.accelerator.backward,
+            self._scale_loss,
+        )
+        self._micro_batch = 0
+        bare = getattr(self.optimizer, "optimizer", self.optimizer)  # inside accelerate's wrapper
+        if bare is not None:
+            # Inside the optimiser's own step, so that a step the loss scaler skips selects nothing.
+            hooks = bare.register_step_pre_hook(self._before_optimizer_step), bare.register_step_post_hook(self._after)
+            for old in getattr(self, "_hooks", ()):
+                old.remove()
+            self._hooks = hooks
 
     def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler | None:
-        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
+        dataset: Any = self.train_dataset  # the argument has lost the columns that the model does not take
         if self.args.train_sampling_strategy == "group_by_length" and "length" in getattr(dataset, "column_names", ()):
             # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
             batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
-            return LengthGroupedSampler(dataset["length"], batch, self.args.data_seed or self.args.seed)
+            seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+            return LengthGroupedSampler(dataset["length"], batch, seed)
         return super()._get_train_sampler(train_dataset)
 
     # One step.
 
-    def _stage_run(self) -> StageRun:
-        current = self._stages[0]
-        for stage in self._stages[1:]:
-            if self.state.global_step >= stage.first_step:
-                current = stage
-        return current
-
-    def _progress(self, run: StageRun) -> Progress:
-        return Progress(self.state.global_step - run.first_step, run.steps)
+    def _moment(self, examples: int = 1) -> Moment:
+        epoch = int((self.state.epoch or 0.0) + 1e-9)
+        return Moment(
+            self.state.global_step, epoch, self._micro_batch, self.current_gradient_accumulation_steps, examples
+        )
 
     def _scale_loss(self, loss: Tensor) -> Tensor:
         return loss if self.accelerator.scaler is None else self.accelerator.scaler.scale(loss)
@@ -157,41 +174,44 @@ class RobustTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        assert self._gradients is not None, "training_step runs inside train()"
+        assert self._engine is not None, "training_step runs inside train()"
         model.train()
         inputs = self._prepare_inputs(inputs)
-        run = self._stage_run()
-        at = self._progress(run)
-        if at.step == 0 and run.first_step > 0:
+        call = self._call(model, num_items_in_batch)
+        if self._engine.enter(self.state.global_step, call, self._training_batches):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
-
-        def call(batch: Batch) -> Output:
-            return self._forward(model, batch, num_items_in_batch)
-
-        loss = torch.zeros((), device=self.args.device)
-        for result in run.stage.objective.run(call, inputs):
-            terms = result.terms + run.selector.probe(call, inputs, result, at)
-            reads = run.selector.reads(terms, at)
-            loss = loss + self._gradients.add(terms, reads, self.current_gradient_accumulation_steps)
-            for term in terms:
-                share = term.value.detach() / self.current_gradient_accumulation_steps
-                self._sums[term.name] = self._sums.get(term.name, 0) + share
-        if self.accelerator.sync_gradients:
-            self._gradients.finish()
+        rows = len(next(iter(inputs.values())))
+        examples = rows * self.current_gradient_accumulation_steps * self.args.world_size
+        loss = self._engine.micro_batch(call, inputs, self._moment(examples))
+        self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         return loss
 
-    def _forward(self, model: nn.Module, batch: Batch, num_items_in_batch: Tensor | int | None) -> Output:
-        with self.compute_loss_context_manager():
-            # A copy, because compute_loss may take the labels out of the batch.
-            loss, outputs = self.compute_loss(
-                model, dict(batch), return_outputs=True, num_items_in_batch=num_items_in_batch
-            )
-        if self.args.n_gpu > 1:
-            loss = loss.mean()
-        if self.compute_loss_func is not None:
-            # A custom loss is already normalised over the accumulated batches; undo the division that follows.
-            loss = loss * self.current_gradient_accumulation_steps
-        return Output(loss, outputs["logits"] if isinstance(outputs, dict) else outputs[1])
+    def _training_batches(self) -> Iterator[Batch]:
+        """One pass over the training data that leaves the random state as it was."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.args.seed)
+            loader = self.get_train_dataloader()
+            for batch in track(loader, description="importance", disable=not self.is_world_process_zero()):
+                yield self._prepare_inputs(batch)
+
+    def _call(self, trained: nn.Module, num_items_in_batch: Tensor | int | None) -> Call:
+        def call(batch: Batch, model: nn.Module | None = None) -> Output:
+            with self.compute_loss_context_manager():
+                # A copy, because compute_loss may take the labels out of the batch.
+                loss, outputs = self.compute_loss(
+                    trained if model is None else model,
+                    dict(batch),
+                    return_outputs=True,
+                    num_items_in_batch=num_items_in_batch,
+                )
+            if self.args.n_gpu > 1:
+                loss = loss.mean()
+            if self.compute_loss_func is not None:
+                # A custom loss is already normalised over the accumulated batches; undo the division to come.
+                loss = loss * self.current_gradient_accumulation_steps
+            return Output(loss, outputs.get("logits") if isinstance(outputs, dict) else outputs[1])  # type: ignore[arg-type]
+
+        return call
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm)
@@ -206,47 +226,24 @@ class RobustTrainer(Trainer):
         return (self.args.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
 
     def _before_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Select, right before the weights move: a step that the loss scaler skips never gets here."""
-        assert self._gradients is not None
-        run = self._stage_run()
-        names = {name: p for name, p in self.model.named_parameters() if p.grad is not None}
-        clip = self._clip_factor()
+        assert self._engine is not None
         scaler = self.accelerator.scaler
-        readings = Readings(
-            gradients=self._gradients.readings(),
-            factors=self._gradients.factors(clip, 1.0 if scaler is None else scaler.get_scale()),
-            clip=clip,
-            momentum={n: optimizer.state[p]["exp_avg"] for n, p in names.items() if "exp_avg" in optimizer.state[p]},
-            beta1=optimizer.param_groups[0].get("betas", (0.9,))[0],
-            at=self._progress(run),
-        )
-        masks = run.selector.masks(readings)
-        if run.stage.selection.masked == "freeze":
-            assert isinstance(optimizer, MaskedAdamW)
-            optimizer.multipliers = {} if masks is None else _multipliers(masks, names)
-        elif masks is not None:
-            gradients = [readings.gradients[TOTAL][name] for name in masks.names]
-            values = list(masks.values.unbind()) if isinstance(masks.values, Tensor) else masks.values
-            torch._foreach_mul_(gradients, values)
-        self._record(run)
-        self._gradients.clear()
+        scale = 1.0 if scaler is None else scaler.get_scale()
+        seen = self._engine.before_optimizer_step(optimizer, self._moment(), self._clip_factor(), scale)
+        facts = {"epoch": self.state.epoch, "learning_rate": self._get_learning_rate(), "grad_norm": self._grad_norm}
+        self.history.record(self.state.global_step + 1, facts | seen)
 
-    # What is written down.
+    def _after(self, *_: Any) -> None:
+        assert self._engine is not None
+        self._engine.after_optimizer_step(self._moment())
 
-    def _record(self, run: StageRun) -> None:
-        values = {
-            "epoch": self.state.epoch,
-            "learning_rate": self._get_learning_rate(),
-            "grad_norm": self._grad_norm,
-            "terms": self._sums,
-        }
-        self.history.record(self.state.global_step + 1, values | run.selector.log())
-        self._sums = {}
+    # What is written down, and read again.
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            records = self.history.flush()
-            logs = logs | _averages(records)
+            self._unlogged += self.history.flush()
+            logs = logs | _averages(self._unlogged)
+            self._unlogged = []
         super().log(logs, start_time)
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -254,18 +251,29 @@ class RobustTrainer(Trainer):
             return super()._inner_training_loop(*args, **kwargs)
         finally:
             self.history.flush()
+            if self._engine is not None:
+                self._engine.finish()
 
     def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._init_training_state(*args, **kwargs)
         self.history.rewind(self.state.global_step)
-        self._sums = {}
         return result
 
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._unlogged += self.history.flush()  # a killed process resumes from here
+        super()._save_checkpoint(*args, **kwargs)
 
-def _multipliers(masks: Masks, parameters: dict[str, nn.Parameter]) -> dict[Tensor, float | Tensor]:
-    # One transfer of a few hundred numbers per step; the price of freezing whole tensors without touching them.
-    values = masks.values.tolist() if isinstance(masks.values, Tensor) else masks.values
-    return {parameters[name]: value for name, value in zip(masks.names, values, strict=True)}
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        state = {} if self._engine is None else self._engine.state_dict()
+        if state and self.args.should_save:
+            save_file({key: value.contiguous() for key, value in state.items()}, Path(output_dir) / STATE_FILE)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self._engine is not None:
+            file = Path(checkpoint) / STATE_FILE
+            self._engine.load_state_dict(load_file(file, device=str(self.args.device)) if file.exists() else {})
 
 
 def _averages(records: list[dict[str, Any]]) -> dict[str, float]:
@@ -274,4 +282,4 @@ def _averages(records: list[dict[str, Any]]) -> dict[str, float]:
         return {}
     terms = {f"loss_{name}": [r["terms"][name] for r in records if name in r["terms"]] for name in records[0]["terms"]}
     terms["kept_share"] = [r["kept_share"] for r in records if "kept_share" in r]
-    return {name: sum(values) / len(values) for name, values in terms.items() if values}
+    return {name: sum(map(float, values)) / len(values) for name, values in terms.items() if values}

@@ -1,0 +1,247 @@
+"""Runs the parts of a recipe in the order in which a training step needs them. Knows nothing of the Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rosewood.protocol import (
+    Batch,
+    Call,
+    Feedback,
+    Masks,
+    Pass,
+    Perturber,
+    Progress,
+    Readings,
+    Run,
+    Selector,
+    Stateful,
+    Term,
+    Tether,
+)
+from rosewood.recipe import Recipe, Stage
+from rosewood.training.gradients import TOTAL, Gradients
+from rosewood.training.masked_adamw import MaskedAdamW
+
+
+class Moment(NamedTuple):
+    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step."""
+
+    step: int
+    epoch: int
+    micro_batch: int
+    micro_batches: int
+    examples: int
+
+
+class StageRun(NamedTuple):
+    """A stage under way: its parts, their runtime objects, and the optimiser steps it spans."""
+
+    stage: Stage
+    number: int
+    first_step: int
+    steps: int
+    perturber: Perturber | None
+    selector: Selector
+    tethers: list[Tether]
+
+    def stateful(self) -> dict[str, Stateful]:
+        parts: dict[str, Stateful] = {"selection": self.selector}
+        if self.perturber is not None:
+            parts["perturbation"] = self.perturber
+        return parts | {f"anchor{i}": tether for i, tether in enumerate(self.tethers)}
+
+
+class Engine:
+    """One training run of a recipe: feeds it micro-batches, then says what the optimiser may do."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: nn.Module,
+        total_steps: int,
+        seed: int,
+        pretrained: Mapping[str, Tensor],
+        backward: Callable[[Tensor], None],
+        scale: Callable[[Tensor], Tensor],
+    ) -> None:
+        self._model = model
+        self._seed = seed
+        self._pretrained = pretrained
+        self._backward, self._scale = backward, scale
+        self._plan: list[tuple[Stage, int, int]] = []
+        done, share = 0, 0.0
+        for stage in recipe.all_stages():
+            share += stage.share
+            end = round(total_steps * share)
+            self._plan.append((stage, done, end - done))
+            done = end
+        self._current: StageRun | None = None
+        self._loaded: dict[str, Tensor] | None = None
+        self._sums: dict[str, Tensor] = {}
+
+    def stage_lengths(self) -> list[int]:
+        return [steps for _, _, steps in self._plan]
+
+    def enter(self, step: int, call: Call, batches: Callable[[], Iterable[Batch]]) -> bool:
+        """Make the stage of this step the current one; True if it begins here, after another stage."""
+        index = max(i for i, (_, first, _) in enumerate(self._plan) if first <= step)
+        if self._current is not None and self._current.number == index:
+            return False
+        if self._current is not None:
+            self._current.selector.leave()
+        run = self._start(index)
+        run.selector.enter()
+        self._current = run
+        self._gradients = Gradients(self._model, self._backward, self._scale)
+        if self._loaded is not None:
+            self._distribute(self._loaded)
+            self._loaded = None
+        elif run.stage.selection.prepares:
+            run.selector.prepare(call, batches())
+        return index > 0 and step == run.first_step
+
+    def _start(self, index: int) -> StageRun:
+        stage, first, steps = self._plan[index]
+        run = Run(self._model, steps, self._seed, self._pretrained)
+        perturber = None if stage.perturbation is None else stage.perturbation.start(run)
+        tethers = [anchor.start(run) for anchor in stage.anchors]
+        return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)
+
+    def finish(self) -> None:
+        """Training is over: give the model back as it came, but for its weights."""
+        if self._current is not None:
+            self._current.selector.leave()
+
+    @property
+    def _run(self) -> StageRun:
+        assert self._current is not None, "enter comes first"
+        return self._current
+
+    def _progress(self, moment: Moment) -> Progress:
+        run = self._run
+        return Progress(moment.step - run.first_step, run.steps, moment.epoch, moment.micro_batch, moment.examples)
+
+    def micro_batch(self, call: Call, batch: Batch, moment: Moment) -> Tensor:
+        """Forward and backward of one micro-batch; returns its share of the loss, detached."""
+        run, at = self._run, self._progress(moment)
+        if moment.micro_batch == 0:
+            # Not after the optimiser's step: the loss scaler may have skipped that.
+            self._gradients.clear()
+            self._sums = {}
+        last = moment.micro_batch + 1 == moment.micro_batches
+        changing = [t for t, anchor in zip(run.tethers, run.stage.anchors, strict=True) if anchor.changes_weights]
+        with ExitStack() as stack:
+            for tether in changing:
+                stack.enter_context(tether.around(at))
+                stack.enter_context(self._gradients.isolated(tether.pull_back))
+            loss = self._passes(call, batch, at, moment.micro_batches)
+        if last:
+            loss = loss + self._weight_terms(at)
+            self._gradients.finish()
+        return loss
+
+    def _passes(self, call: Call, batch: Batch, at: Progress, micro_batches: int) -> Tensor:
+        run = self._run
+        loss: Tensor | None = None
+        generator = run.stage.objective.run(call, batch, run.perturber, at)
+        try:
+            result = next(generator)
+            while True:
+                terms = result.terms + self._companions(call, batch, result, at)
+                part, weights = self._backward_through(terms, result, at, micro_batches)
+                loss = part if loss is None else loss + part
+                leaves = [leaf.grad for leaf in result.leaves if leaf.grad is not None]
+                result = generator.send(Feedback(leaves, weights))
+        except StopIteration:
+            assert loss is not None, "an objective yields at least one pass"
+            return loss
+
+    def _companions(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
+        """What anchors and selection add to a pass over clean input."""
+        if not result.clean:
+            return []
+        anchored = [term for tether in self._run.tethers for term in tether.terms(call, batch, result, at)]
+        return anchored + self._run.selector.probe(call, batch, result, at)
+
+    def _backward_through(
+        self, terms: Sequence[Term], result: Pass, at: Progress, micro_batches: int
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        complete = result.complete and not any(anchor.weight_terms for anchor in self._run.stage.anchors)
+        reads = self._run.selector.reads(terms, at)
+        for term in terms:
+            self._sums[term.name] = self._sums.get(term.name, 0) + term.value.detach() / micro_batches
+        if not result.isolated:
+            return self._gradients.add(terms, reads, micro_batches, result.leaves, complete), {}
+        with self._gradients.isolated() as weights:
+            loss = self._gradients.add(terms, reads, micro_batches, result.leaves, complete)
+        return loss, weights
+
+    def _weight_terms(self, at: Progress) -> Tensor | int:
+        terms = [term for tether in self._run.tethers for term in tether.weight_terms(at)]
+        if not terms:
+            return 0
+        self._sums |= {term.name: term.value.detach() for term in terms}
+        return self._gradients.add(terms, {}, 1, complete=False)
+
+    def before_optimizer_step(
+        self, optimizer: torch.optim.Optimizer, moment: Moment, clip: Tensor, loss_scale: float
+    ) -> dict[str, Any]:
+        """Select what may move and tell the optimiser; returns what the history should know."""
+        run = self._run
+        parameters = {name: p for name, p in self._model.named_parameters() if p.grad is not None}
+        state = optimizer.state
+        readings = Readings(
+            gradients=self._gradients.readings(),
+            factors=self._gradients.factors(clip, loss_scale),
+            clip=clip,
+            momentum={name: state[p]["exp_avg"] for name, p in parameters.items() if "exp_avg" in state.get(p, {})},
+            beta1=optimizer.param_groups[0].get("betas", (0.9,))[0],
+            at=self._progress(moment),
+        )
+        masks = run.selector.masks(readings)
+        if run.stage.selection.masked == "freeze":
+            assert isinstance(optimizer, MaskedAdamW)
+            optimizer.multipliers = {} if masks is None else _multipliers(masks, parameters)
+        else:
+            if isinstance(optimizer, MaskedAdamW):
+                optimizer.multipliers = {}
+            if masks is not None:
+                _multiply([readings.gradients[TOTAL][name] for name in masks.names], masks)
+        return {"terms": self._sums} | run.selector.log()
+
+    def after_optimizer_step(self, moment: Moment) -> None:
+        for tether in self._run.tethers:
+            tether.after_step(self._progress(moment))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a resumed run needs beside weights, optimiser and random state."""
+        if self._current is None:
+            return {}
+        parts = self._current.stateful().items()
+        return {f"{part}.{key}": value for part, owner in parts for key, value in owner.state_dict().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Kept until the stage it belongs to is entered."""
+        self._loaded = state
+
+    def _distribute(self, state: dict[str, Tensor]) -> None:
+        for part, owner in self._run.stateful().items():
+            prefix = f"{part}."
+            owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+
+
+def _multipliers(masks: Masks, parameters: Mapping[str, nn.Parameter]) -> dict[Tensor, float | Tensor]:
+    # One transfer of a few hundred numbers per step: the price of freezing whole tensors without touching them.
+    values = masks.values.tolist() if isinstance(masks.values, Tensor) else masks.values
+    return {parameters[name]: value for name, value in zip(masks.names, values, strict=True)}
+
+
+def _multiply(gradients: list[Tensor], masks: Masks) -> None:
+    values = list(masks.values.unbind()) if isinstance(masks.values, Tensor) else masks.values
+    torch._foreach_mul_(gradients, values)
