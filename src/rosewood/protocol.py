@@ -92,6 +92,7 @@ class Run:
 
     model: nn.Module
     total_steps: int
+    stage: Stage
     seed: int = 0
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
 

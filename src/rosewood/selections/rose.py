@@ -153,7 +153,8 @@ class RoseSelector(Selector):
         self.names = candidate_names(run.model, settings.parameters)
         if settings.reads_first and settings.dropout is not None:
             set_dropout(run.model, settings.dropout)
-        self._first_term = PROBE
+        of_objective = run.stage.objective.divergence_term(run.stage)
+        self._first_term = of_objective if settings.risk_term == "objective" and of_objective else PROBE
         self._log: dict[str, Tensor] = {}
 
     def _warming_up(self, at: Progress) -> bool:
@@ -173,8 +174,6 @@ class RoseSelector(Selector):
             return {}
         wanted = {}
         if self.settings.reads_first:
-            if self.settings.risk_term == "objective":
-                self._first_term = _divergence_of(terms)
             wanted[self._first_term] = self.names
         if self.settings.reads_second:
             wanted["ce"] = self.names
@@ -243,16 +242,6 @@ class RoseSelector(Selector):
 
     def log(self) -> dict[str, Tensor]:
         return self._log
-
-
-def _divergence_of(terms: Sequence[Term]) -> str:
-    divergences = [term.name for term in terms if term.name.endswith("_kl") and term.name != PROBE]
-    if len(divergences) != 1:
-        raise RecipeError(
-            "selection.risk_term=objective needs an objective with one divergence, this one yields the terms "
-            f"{', '.join(term.name for term in terms)}: use risk_term=dropout, or the objective consistency"
-        )
-    return divergences[0]
 
 
 def five_numbers(values: Tensor) -> Tensor:

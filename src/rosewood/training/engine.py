@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -108,7 +108,7 @@ class Engine:
 
     def _start(self, index: int) -> StageRun:
         stage, first, steps = self._plan[index]
-        run = Run(self._model, steps, self._seed, self._pretrained)
+        run = Run(self._model, steps, stage, self._seed, self._pretrained)
         perturber = None if stage.perturbation is None else stage.perturbation.start(run)
         tethers = [anchor.start(run) for anchor in stage.anchors]
         return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)
@@ -153,8 +153,8 @@ class Engine:
         try:
             result = next(generator)
             while True:
-                terms = result.terms + self._companions(call, batch, result, at)
-                part, weights = self._backward_through(terms, result, at, micro_batches)
+                companions = self._companions(call, batch, result, at)
+                part, weights = self._backward_through(result, companions, at, micro_batches)
                 loss = part if loss is None else loss + part
                 leaves = [leaf.grad for leaf in result.leaves if leaf.grad is not None]
                 result = generator.send(Feedback(leaves, weights))
@@ -170,14 +170,20 @@ class Engine:
         return anchored + self._run.selector.probe(call, batch, result, at)
 
     def _backward_through(
-        self, terms: Sequence[Term], result: Pass, at: Progress, micro_batches: int
+        self, result: Pass, companions: list[Term], at: Progress, micro_batches: int
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        terms = result.terms + companions
         complete = result.complete and not any(anchor.weight_terms for anchor in self._run.stage.anchors)
         reads = self._run.selector.reads(terms, at)
         for term in terms:
             self._sums[term.name] = self._sums.get(term.name, 0) + term.value.detach() / micro_batches
         if not result.isolated:
             return self._gradients.add(terms, reads, micro_batches, result.leaves, complete), {}
+        if not any(term.weight for term in result.terms):
+            # Only a direction is wanted, as by SAM: what the companions add is not part of it.
+            weights = self._gradients.of(result.terms, retain_graph=bool(companions))
+            loss = self._gradients.add(companions, reads, micro_batches, complete=False) if companions else None
+            return result.terms[0].value.detach() * 0 if loss is None else loss, weights
         with self._gradients.isolated() as weights:
             loss = self._gradients.add(terms, reads, micro_batches, result.leaves, complete)
         return loss, weights

@@ -86,6 +86,14 @@ class Gradients:
         fresh = {name: g for name, g in zip(wanted, found[: len(wanted)], strict=True) if g is not None}
         _accumulate(self._buffers.setdefault(term.name, {}), fresh)
 
+    def of(self, terms: Sequence[Term], retain_graph: bool) -> dict[str, Tensor]:
+        """The weights' gradients of read-only terms, kept out of everything that accumulates."""
+        value = torch.stack([term.value for term in terms]).sum()
+        found = torch.autograd.grad(
+            self._scale(value), list(self._parameters.values()), retain_graph=retain_graph, allow_unused=True
+        )
+        return {name: g for name, g in zip(self._parameters, found, strict=True) if g is not None}
+
     @contextmanager
     def isolated(self, pull_back: Callable[[Mapping[str, Tensor]], None] | None = None) -> Iterator[dict[str, Tensor]]:
         """Keep the gradients of what happens inside apart from those before, until the end.
