@@ -126,6 +126,9 @@ class Cost(NamedTuple):
     def plus(self, other: Cost) -> Cost:
         return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def __str__(self) -> str:
+        return "+".join(f"{count if count > 1 else ''}{kind}" for kind, count in zip("FXB", self, strict=True) if count)
+
 
 class Component:
     """Settings of one part of a recipe; registered under the name of the file it stands in."""
@@ -166,6 +169,10 @@ class Objective(Component):
     def divergence_term(self, stage: Stage) -> str | None:
         """The name of its term that measures how two views of the input differ, if it has one."""
         return None
+
+    def clean_passes(self) -> int:
+        """How many passes over the undisturbed batch it makes, differing by dropout only."""
+        return 1
 
     def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
         """Run the model on one batch and yield the terms of each backward; gradients come back as the answer."""

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from rosewood.errors import RecipeError, closest
-from rosewood.protocol import Anchor, Component, Objective, Perturbation, Selection
+from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
 from rosewood.registry import component
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
@@ -78,6 +78,18 @@ class Recipe:
     def all_stages(self) -> tuple[Stage, ...]:
         """The stages in order; a recipe without any is one stage."""
         return self.stages or (Stage(1.0, self.objective, self.perturbation, self.selection, self.anchors),)
+
+    def cost(self) -> Cost:
+        """Passes per micro-batch of the main stage."""
+        stage = self.all_stages()[-1]
+        total = Cost()
+        for part in stage.components():
+            total = total.plus(part.cost(stage))
+        return total
+
+    def memory(self) -> str:
+        """What the main stage keeps beside model and optimiser."""
+        return ", ".join(note for part in self.all_stages()[-1].components() if (note := part.memory()))
 
     def check_model(self, model: nn.Module) -> None:
         """Refuse, before any work starts, a model on which a part cannot do what it is for."""

@@ -14,23 +14,40 @@ app.add_typer(lists, name="list")
 
 @lists.command()
 def recipes() -> None:
-    """The published methods and the components they choose on the four axes."""
+    """The published methods: their choice on the four axes, what a step costs, and where they come from.
+
+    Cost counts passes: F a forward, X a backward to the inputs only, B a full backward. Plain fine-tuning is F+B.
+    """
     from rosewood.recipe import load_recipe, recipe_names
 
-    table = Table(title="Recipes")
-    for column in ("name", "objective", "perturbation", "selection", "anchors", "what it does"):
-        table.add_column(column)
+    table = Table(title="Recipes", caption="F: forward, X: backward to the inputs, B: full backward", pad_edge=False)
+    table.add_column("recipe", no_wrap=True)
+    for column in ("objective", "perturbation", "selection", "anchors", "cost", "memory", "from"):
+        table.add_column(column, no_wrap=column == "cost")
     for name in recipe_names():
         recipe = load_recipe(name)
+        stages = recipe.all_stages()
         perturbation = recipe.perturbation.name if recipe.perturbation else "-"
+        selection = ", then ".join(dict.fromkeys(stage.selection.name for stage in stages))
         anchors = ", ".join(anchor.name for anchor in recipe.anchors) or "-"
-        table.add_row(name, recipe.objective.name, perturbation, recipe.selection.name, anchors, recipe.summary)
+        cost, memory = str(recipe.cost()), recipe.memory() or "-"
+        table.add_row(
+            name, recipe.objective.name, perturbation, selection, anchors, cost, memory, _short(recipe.citation)
+        )
     Console().print(table)
+
+
+def _short(citation: str) -> str:
+    """First author and year of a citation that starts with the authors and ends with venue and year."""
+    if not citation:
+        return "-"
+    author = citation.split(",")[0].split(" and ")[0].split(".")[0]
+    return f"{author} {citation.rstrip('. ')[-4:]}"
 
 
 @lists.command()
 def tasks() -> None:
-    """The tasks, their labels, and the sets each is evaluated on."""
+    """The tasks, their labels, and the sets each is trained and evaluated on."""
     from rosewood.data.tasks import load_task, task_names
 
     table = Table(title="Tasks", show_lines=True)

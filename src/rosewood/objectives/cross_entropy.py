@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 from pydantic import Field
 
-from rosewood.protocol import Batch, Call, Objective, Pass, Passes, Perturber, Progress, Term
+from rosewood.protocol import Batch, Call, Cost, Objective, Pass, Passes, Perturber, Progress, Term
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -28,6 +28,17 @@ class CrossEntropy(Objective):
         clean = [call(batch) for _ in range(self.passes)]
         loss = clean[0].loss if self.passes == 1 else torch.stack([output.loss for output in clean]).mean()
         yield Pass([Term("ce", loss, 1.0)], clean)
+
+    def clean_passes(self) -> int:
+        return self.passes
+
+    def cost(self, stage: Stage) -> Cost:
+        return Cost(forward=self.passes, backward=self.passes)
+
+    def explain(self, stage: Stage) -> list[str]:
+        if self.passes == 1:
+            return ["ce = CE(f(x), y)"]
+        return [f"ce = mean of CE(f(x), y) over {self.passes} passes with fresh dropout"]
 
     def problems(self, stage: Stage) -> list[str]:
         if stage.perturbation is None:

@@ -19,6 +19,7 @@ from rosewood.model_dropout import dropout_sites, has_dropout, set_dropout
 from rosewood.protocol import (
     Batch,
     Call,
+    Cost,
     Masks,
     Pass,
     Progress,
@@ -116,6 +117,34 @@ class Rose(Selection):
                 "selection.dropout (0.1 in the paper), or use order=second"
             )
         return found
+
+    def cost(self, stage: Stage) -> Cost:
+        divergence = stage.objective.divergence_term(stage)
+        own_probe = self.reads_first and self.risk_term == "dropout" and divergence != PROBE
+        probe = Cost(forward=0 if stage.objective.clean_passes() > 1 else 1, backward=2) if own_probe else Cost()
+        # A term that shares the total with others is read by a backward of its own, over the same graphs.
+        shares = divergence is not None or bool(stage.anchors)
+        split = (self.reads_first and not own_probe) or (self.reads_second and shares)
+        return probe.plus(Cost(backward=stage.objective.cost(stage).backward)) if split else probe
+
+    def memory(self) -> str:
+        second_graph = "second graph, candidate gradients" if self.reads_first else ""
+        return f"{second_graph}, masks" if self.level == "element" else second_graph
+
+    def explain(self, stage: Stage) -> list[str]:
+        what = "weight tensors" if self.level == "tensor" else "single weights"
+        lines = []
+        if self.reads_first:
+            term = PROBE if self.risk_term == "dropout" else stage.objective.divergence_term(stage)
+            lines.append(f"first-order risk = |grad {term}|, {PROBE} = KL(p || p') + KL(p' || p) of two dropout passes")
+        if self.reads_second:
+            lines.append("second-order risk = | (1 - beta1) |grad ce| / |m| - 1 |, m the momentum")
+        lower, upper = (0.0, self.keep_quantile)
+        lines.append(f"M = 1 for the {what} whose risk lies between the quantiles {lower:g} and {upper:g}, else 0")
+        if self.order == "ensemble":
+            lines.append(f"M = {self.gamma:g} M_first + {1 - self.gamma:g} M_second")
+        lines.append("g' = M g + (1 - M) m; AdamW on g'; update and decay times M")
+        return lines
 
     def start(self, run: Run) -> RoseSelector:
         return RoseSelector(self, run)

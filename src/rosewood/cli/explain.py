@@ -1,0 +1,52 @@
+"""rosewood explain: what exactly a recipe computes."""
+
+from __future__ import annotations
+
+import typer
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+
+from rosewood.cli import app
+
+
+@app.command()
+def explain(
+    recipe: str = typer.Argument(help="A recipe of `rosewood list recipes`, NAME:VARIANT, or a YAML file."),
+    assignments: list[str] = typer.Option([], "--set", help="Change one setting: selection.keep_quantile=0.7."),
+) -> None:
+    """Print the resolved recipe: formulas, cost, memory, and where it deviates from paper or official code."""
+    from rosewood.recipe import load_recipe, parse_overrides
+
+    resolved = load_recipe(recipe, parse_overrides(assignments))
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(resolved.title)}[/]  {escape(resolved.summary)}")
+    if resolved.citation:
+        console.print(escape(resolved.citation), style="dim")
+    stages = resolved.all_stages()
+    for i, stage in enumerate(stages):
+        console.print()
+        if len(stages) > 1:
+            console.print(f"[bold]Stage {i + 1}[/], {stage.share:.0%} of the steps")
+        for part in stage.components():
+            console.print(f"[bold]{part.name}[/]")
+            for line in part.explain(stage) or ["nothing to compute"]:
+                console.print(f"  {escape(line)}")
+    memory = resolved.memory() or "nothing to speak of"
+    console.print(f"\n[bold]Cost[/] {resolved.cost()} a step (plain fine-tuning: F+B); extra memory: {memory}")
+    if resolved.deviations:
+        console.print("\n[bold]Deviations and choices[/]")
+        for deviation in resolved.deviations:
+            console.print(f"- {escape(deviation)}")
+    if resolved.variants:
+        console.print(f"\n[bold]Variants[/] {', '.join(resolved.variants)}")
+    console.print("\n[bold]Settings[/]")
+    plain = resolved.to_dict()
+    shown = {key: plain[key] for key in plain if key not in _SHOWN_ABOVE}
+    console.print(
+        Syntax(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), "yaml", background_color="default")
+    )
+
+
+_SHOWN_ABOVE = ("name", "title", "summary", "citation", "deviations", "variants", "vanilla_when")
