@@ -28,18 +28,12 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from rosewood.data.models import resolve_model
-from rosewood.recipe import load_recipe
+from rosewood.protocol import Cost
+from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer
 
-# recipe, overrides, passes: (F, X, B)
-CONTESTANTS: list[tuple[str, dict[str, Any], tuple[int, int, int]]] = [
-    ("vanilla", {}, (1, 0, 1)),
-    ("rose-second", {}, (1, 0, 1)),
-    ("rose-first", {"objective.passes": 1}, (2, 0, 3)),
-    ("rose-first", {}, (2, 0, 4)),
-    ("rose-ensemble", {"objective.passes": 1}, (2, 0, 3)),
-    ("rose-ensemble", {}, (2, 0, 4)),
-]
+ONE_PASS: dict[str, Any] = {"objective.passes": 1}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [("rose-first", ONE_PASS), ("rose-ensemble", ONE_PASS)]
 
 
 def batches(count: int, size: int, length: int, vocabulary: int) -> list[dict[str, torch.Tensor]]:
@@ -68,7 +62,7 @@ def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
     return step
 
 
-def recipe_step(model: nn.Module, recipe: str, overrides: dict[str, Any], directory: str) -> Callable[[Any], None]:
+def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> Callable[[Any], None]:
     """One step of RobustTrainer, without the loop around it."""
     arguments = TrainingArguments(
         output_dir=directory,
@@ -77,7 +71,8 @@ def recipe_step(model: nn.Module, recipe: str, overrides: dict[str, Any], direct
         report_to="none",
         use_cpu=not torch.cuda.is_available(),
     )
-    trainer = RobustTrainer(model, arguments, recipe=load_recipe(recipe, overrides))
+    examples = [{key: value[0] for key, value in batch.items()} for batch in data]  # for a pass before training
+    trainer = RobustTrainer(model, arguments, recipe=recipe, train_dataset=examples)
     trainer.create_optimizer_and_scheduler(1_000_000)
     trainer.optimizer = trainer.accelerator.prepare(trainer.optimizer)
     trainer.current_gradient_accumulation_steps = 1
@@ -112,6 +107,13 @@ class Passes:
         return forward - start, time.perf_counter() - begin, backward - forward
 
 
+def contestants(chosen: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The recipes to measure, plain fine-tuning first."""
+    names = chosen or recipe_names()
+    variants: list[tuple[str, dict[str, Any]]] = [(name, overrides) for name, overrides in VARIANTS if name in names]
+    return [("vanilla", {}), *((name, {}) for name in names if name != "vanilla"), *variants]
+
+
 def label(recipe: str, overrides: dict[str, Any]) -> str:
     return " ".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])
 
@@ -121,12 +123,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     data = batches(8, arguments.batch_size, arguments.length, model.config.vocab_size)
     passes = Passes(copy.deepcopy(model))
     steps = {"plain torch": plain_step(copy.deepcopy(model))}
-    floors: dict[str, tuple[int, int, int]] = {"plain torch": (1, 0, 1)}
+    floors = {"plain torch": Cost(forward=1, backward=1)}
     with tempfile.TemporaryDirectory() as directory:
-        for recipe, overrides, cost in CONTESTANTS:
-            name = label(recipe, overrides)
-            steps[name] = recipe_step(copy.deepcopy(model), recipe, overrides, directory)
-            floors[name] = cost
+        for name, overrides in contestants(arguments.recipes):
+            recipe = load_recipe(name, overrides)
+            key = label(name, overrides)
+            steps[key] = recipe_step(copy.deepcopy(model), recipe, data, directory)
+            floors[key] = recipe.cost()
         times: dict[str, list[float]] = {name: [] for name in steps}
         parts: list[tuple[float, float, float]] = []
         for i in track(range(arguments.rounds + 2), description="rounds"):
@@ -148,7 +151,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             "seconds": statistics.median(series[2:]),
             "ratio": statistics.median(ratios),
             "floor": (f * forward + x * inputs + b * backward) / (forward + backward),
-            "passes": {"F": f, "X": x, "B": b},
+            "passes": str(floors[name]),
         }
     return {
         "model": arguments.model,
@@ -172,10 +175,9 @@ def show(result: dict[str, Any]) -> None:
     for column in ("recipe", "passes", "seconds", "ratio", "floor", "ratio / floor"):
         table.add_column(column, justify="left" if column == "recipe" else "right")
     for name, row in result["steps"].items():
-        counts = "+".join(f"{count if count > 1 else ''}{kind}" for kind, count in row["passes"].items() if count)
         table.add_row(
             name,
-            counts,
+            row["passes"],
             f"{row['seconds']:.3f}",
             f"{row['ratio']:.3f}",
             f"{row['floor']:.3f}",
@@ -186,6 +188,7 @@ def show(result: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", help="recipes to measure; all if none is named")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=32)

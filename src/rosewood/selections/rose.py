@@ -139,10 +139,15 @@ class Rose(Selection):
             lines.append(f"first-order risk = |grad {term}|, {PROBE} = KL(p || p') + KL(p' || p) of two dropout passes")
         if self.reads_second:
             lines.append("second-order risk = | (1 - beta1) |grad ce| / |m| - 1 |, m the momentum")
-        lower, upper = (0.0, self.keep_quantile)
-        lines.append(f"M = 1 for the {what} whose risk lies between the quantiles {lower:g} and {upper:g}, else 0")
+        shared = (0.0, self.keep_quantile)
+        for order, bounds in (("first", self.first_quantiles or shared), ("second", self.second_quantiles or shared)):
+            if self.order in (order, "ensemble"):
+                between = f"between the quantiles {bounds[0]:g} and {bounds[1]:g}"
+                lines.append(f"M_{order} = 1 for the {what} whose {order}-order risk lies {between}, else 0")
         if self.order == "ensemble":
             lines.append(f"M = {self.gamma:g} M_first + {1 - self.gamma:g} M_second")
+        else:
+            lines.append(f"M = M_{self.order}")
         lines.append("g' = M g + (1 - M) m; AdamW on g'; update and decay times M")
         return lines
 
