@@ -10,8 +10,9 @@ from rich.console import Console
 from rosewood.cli import app
 
 RECIPES = ("vanilla", "rose-ensemble")
-TRAIN_SIZE = 1600
+TRAIN_SIZE = 1280
 EPOCHS = 2.0
+LEARNING_RATE = 2e-4  # the better of 1e-4 and 2e-4 on the validation split, for both recipes
 EVALUATION_SIZE = 600
 LENGTH = 64
 
@@ -48,7 +49,7 @@ def demo(
             validation_size=EVALUATION_SIZE,
             max_length=LENGTH,
             seed=seed,
-            arguments={"num_train_epochs": EPOCHS, "learning_rate": 1e-4},
+            arguments={"num_train_epochs": EPOCHS, "learning_rate": LEARNING_RATE},
         )
         try:
             finish_run(plan, directory)

@@ -56,10 +56,13 @@ def evaluate_one(
     run: str, task: str | None, data_dir: Path | None, size: int | None, batch_size: int, typo_rate: float, seed: int
 ) -> Evaluation:
     """Evaluate one run or checkpoint; a run knows its task, its data folder and its text length."""
+    from transformers.utils.logging import disable_progress_bar
+
     from rosewood.evaluation.classifier import load_classifier
     from rosewood.evaluation.suite import evaluate as run_suite
     from rosewood.results import RunInfo
 
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
     directory = Path(run)
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
     if info is not None and info.status != "finished":
