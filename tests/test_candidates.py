@@ -147,6 +147,17 @@ def test_the_papers_rule_on_bert_and_roberta(build: Callable[[], nn.Module]) -> 
     assert len(chosen) == 8 * 2
 
 
+@pytest.mark.parametrize("build", ARCHITECTURES, ids=lambda build: build.__name__)
+def test_with_biases_everything_inside_the_blocks(build: Callable[[], nn.Module]) -> None:
+    model = build()
+    names = [name for name, _ in model.named_parameters()]
+    chosen = candidate_names(model, biases=True)
+    assert chosen == [name for name in names if name.startswith(BLOCKS[build.__name__])]
+    if build in (bert, roberta):
+        assert set(chosen) == {name for name in names if "layer" in name}, "the official rule of RoAST"
+        assert len(chosen) == 16 * 2
+
+
 def test_frozen_parameters_are_no_candidates() -> None:
     model = bert()
     model.bert.encoder.layer[0].requires_grad_(False)

@@ -11,13 +11,16 @@ import rosewood
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
+    *("flat", "importance"),
+    *("draws", "sites"),
+    *("pretrained_part",),
 )
 # From the top down; a module may import whatever stands in a lower row.
 LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("experiments", "report"),
     ("analysis",),
-    ("training",),
+    ("training", "averaging"),
     ("evaluation",),
     ("attacks",),
     COMPONENTS,

@@ -141,7 +141,7 @@ def message(spec: dict[str, Any], overrides: dict[str, Any] | None = None) -> st
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({"selection": "roze"}, "recipe recipe: selection: unknown selection 'roze': did you mean rose?"),
+        ({"selection": "roze"}, "recipe recipe: selection: unknown selection 'roze': did you mean rose"),
         ({"selektion": "rose"}, "selektion: no such entry in a recipe; did you mean selection"),
         (
             {"selection": {"name": "rose", "keep_quantil": 0.5}},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
+from rosewood.protocol import Masks
 
 
 def block_prefixes(model: nn.Module) -> list[str]:
@@ -26,11 +28,12 @@ def block_prefixes(model: nn.Module) -> list[str]:
     return prefixes
 
 
-def candidate_names(model: nn.Module, pattern: str | None = None) -> list[str]:
-    """Trainable non-bias parameters inside the repeated blocks, or those whose name matches `pattern`.
+def candidate_names(model: nn.Module, pattern: str | None = None, biases: bool = False) -> list[str]:
+    """Trainable parameters inside the repeated blocks, with or without biases, or those whose name matches `pattern`.
 
-    On BERT and RoBERTa the rule equals the official ROSE code's ("layer" and "weight" in the name); unlike that,
-    it also works where blocks are called otherwise, and leaves out embeddings, pooler, final norm and head.
+    On BERT and RoBERTa the rule equals the official codes': ROSE's without biases ("layer" and "weight" in the name),
+    Child-Tuning's and RoAST's with them ("layer" in the name). Unlike those, it also works where blocks are called
+    otherwise, and leaves out embeddings, pooler, final norm and head.
     """
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     if pattern is not None:
@@ -45,10 +48,17 @@ def candidate_names(model: nn.Module, pattern: str | None = None) -> list[str]:
             )
         return chosen
     prefixes = tuple(block_prefixes(model))
-    chosen = [n for n in names if n.startswith(prefixes) and "bias" not in n.rsplit(".", 1)[-1]]
+    inside = [name for name in names if name.startswith(prefixes)]
+    chosen = inside if biases else [name for name in inside if "bias" not in name.rsplit(".", 1)[-1]]
     if not chosen:
         raise RecipeError(
             f"{type(model).__name__} has no trainable parameter inside repeated blocks (an nn.ModuleList), so there "
             "is nothing to select among. Name the candidates by a regular expression: --set selection.parameters=..."
         )
     return chosen
+
+
+def present_masks(names: Sequence[str], masks: Sequence[Tensor], gradients: Container[str]) -> Masks:
+    """The masks of those parameters that have a gradient in this step."""
+    present = [(name, mask) for name, mask in zip(names, masks, strict=True) if name in gradients]
+    return Masks([name for name, _ in present], [mask for _, mask in present])

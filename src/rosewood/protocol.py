@@ -170,7 +170,7 @@ class Objective(Component):
         """The name of its term that measures how two views of the input differ, if it has one."""
         return None
 
-    def clean_passes(self) -> int:
+    def clean_passes(self, stage: Stage) -> int:
         """How many passes over the undisturbed batch it makes, differing by dropout only."""
         return 1
 
@@ -180,7 +180,11 @@ class Objective(Component):
 
 
 class Perturber(Stateful):
-    """The runtime of a perturbation."""
+    """The runtime of a perturbation; stands in the perturbation's file."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__module__.rsplit(".", 1)[-1]
 
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
         """Run the model on a disturbed version of the batch."""
@@ -189,9 +193,6 @@ class Perturber(Stateful):
 
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
-
-    # Where it acts: on the whole model, the word embeddings, the encoder's input, every layer, or the weights.
-    site: ClassVar[Literal["model", "word", "encoder", "layers", "weights"]]
 
     def start(self, run: Run) -> Perturber:
         raise NotImplementedError

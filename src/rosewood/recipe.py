@@ -89,7 +89,13 @@ class Recipe:
 
     def memory(self) -> str:
         """What the main stage keeps beside model and optimiser."""
-        return ", ".join(note for part in self.all_stages()[-1].components() if (note := part.memory()))
+        notes = [
+            note
+            for part in self.all_stages()[-1].components()
+            if (whole := part.memory())
+            for note in whole.split(", ")
+        ]
+        return ", ".join(dict.fromkeys(notes))
 
     def check_model(self, model: nn.Module) -> None:
         """Refuse, before any work starts, a model on which a part cannot do what it is for."""

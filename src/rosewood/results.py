@@ -166,3 +166,21 @@ class Metrics(_Result):
     train_loss: float
     validation_accuracy: Share | None
     validation_loss: float | None
+
+
+class AveragedRun(_Part):
+    """A run whose weights went into an average, and its share among the runs."""
+
+    run: str
+    recipe: str
+    seed: int
+    weight: Share
+
+
+class Average(_Result):
+    """What `average.json` says of a model that was not trained but averaged."""
+
+    created: AwareDatetime = Field(default_factory=now)
+    runs: list[AveragedRun]
+    pretrained: str | None  # the pre-trained model that was mixed in, if one was
+    pretrained_share: Share

@@ -6,17 +6,23 @@ from typing import Any
 import pytest
 import torch
 
+from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from tiny import Recording, TinyData, tiny_bert, trained, weights
 
 # Recipes whose step depends on the micro-batch by design (see the recipe's deviations).
-PER_MICRO_BATCH: set[str] = set()
+PER_MICRO_BATCH: set[str] = {
+    "advweight",  # each micro-batch ascends by its own gradient
+    "child-tuning-d",  # the pass before training squares the gradient of each batch of the loader
+    "roast",  # likewise
+    "mixout",  # each micro-batch draws its own mask
+}
 
 
 def keyed_run(recipe: Recipe, directory: Path, **settings: Any) -> Recording:
     model = tiny_bert()
-    with keyed_dropout(model):
+    with keyed_dropout(model), keyed_draws():
         return trained(recipe, directory, model=model, data=TinyData(size=20), **settings)
 
 

@@ -29,7 +29,7 @@ class CrossEntropy(Objective):
         loss = clean[0].loss if self.passes == 1 else torch.stack([output.loss for output in clean]).mean()
         yield Pass([Term("ce", loss, 1.0)], clean)
 
-    def clean_passes(self) -> int:
+    def clean_passes(self, stage: Stage) -> int:
         return self.passes
 
     def cost(self, stage: Stage) -> Cost:

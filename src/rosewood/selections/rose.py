@@ -121,7 +121,7 @@ class Rose(Selection):
     def cost(self, stage: Stage) -> Cost:
         divergence = stage.objective.divergence_term(stage)
         own_probe = self.reads_first and self.risk_term == "dropout" and divergence != PROBE
-        probe = Cost(forward=0 if stage.objective.clean_passes() > 1 else 1, backward=2) if own_probe else Cost()
+        probe = Cost(forward=0 if stage.objective.clean_passes(stage) > 1 else 1, backward=2) if own_probe else Cost()
         # A term that shares the total with others is read by a backward of its own, over the same graphs.
         shares = divergence is not None or bool(stage.anchors)
         split = (self.reads_first and not own_probe) or (self.reads_second and shares)

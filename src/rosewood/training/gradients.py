@@ -98,19 +98,24 @@ class Gradients:
     def isolated(self, pull_back: Callable[[Mapping[str, Tensor]], None] | None = None) -> Iterator[dict[str, Tensor]]:
         """Keep the gradients of what happens inside apart from those before, until the end.
 
-        `pull_back` changes them in place before they are merged. The mapping that is handed out holds the fresh
-        gradients of the total once the block is left.
+        `pull_back` changes them in place before they are merged. The mapping that is handed out holds the gradients
+        of the total of this block once it is left.
         """
         before = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
         buffers, self._buffers = self._buffers, {}
         for parameter in self._parameters.values():
             parameter.grad = None
-        fresh: dict[str, Tensor] = {}
-        yield fresh
-        fresh.update({name: p.grad for name, p in self._parameters.items() if p.grad is not None})
+        total: dict[str, Tensor] = {}
+        yield total
+        fresh = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
         if pull_back is not None:
             for group in (fresh, *self._buffers.values()):
                 pull_back(group)
+        total.update(fresh)
+        for term, buffer in self._buffers.items():
+            if self._weights[term] != 0:
+                part = dict(zip(buffer, torch._foreach_mul(list(buffer.values()), self._weights[term]), strict=True))
+                total.update(_added(total, part))
         for term, buffer in self._buffers.items():
             _accumulate(buffers.setdefault(term, {}), buffer)
         self._buffers = buffers
@@ -151,6 +156,13 @@ def _accumulate(into: dict[str, Tensor], fresh: Mapping[str, Tensor]) -> None:
     if known:
         torch._foreach_add_([into[name] for name in known], [fresh[name] for name in known])
     into |= {name: gradient for name, gradient in fresh.items() if name not in into}
+
+
+def _added(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Sums by name, in new tensors."""
+    both = [name for name in other if name in one]
+    sums = torch._foreach_add([one[name] for name in both], [other[name] for name in both]) if both else []
+    return {**other, **dict(zip(both, sums, strict=True))}
 
 
 def _weighted_sum(terms: Sequence[Term]) -> Tensor:

@@ -50,7 +50,7 @@ class RobustTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
-        self._check_optimizer()
+        self._check_arguments()
         self.history = History(None if history_file is None else Path(history_file))
         self._pretrained = self._snapshot()
         self._engine: Engine | None = None
@@ -60,7 +60,15 @@ class RobustTrainer(Trainer):
 
     # What the Trainer builds before it trains.
 
-    def _check_optimizer(self) -> None:
+    def _check_arguments(self) -> None:
+        perturbs = any(stage.perturbation is not None for stage in self.recipe.all_stages())
+        checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
+        reentrant = self.args.gradient_checkpointing and checkpointing.get("use_reentrant")
+        if reentrant and (perturbs or self._needs_masked_adamw()):
+            raise RecipeError(
+                f"recipe {self.recipe.name} reads single gradients, which reentrant checkpointing cannot give: use "
+                'gradient_checkpointing_kwargs={"use_reentrant": False}'
+            )
         if not self._needs_masked_adamw():
             return
         if self.optimizer is not None or self.optimizer_cls_and_kwargs is not None:
@@ -72,12 +80,6 @@ class RobustTrainer(Trainer):
             raise RecipeError(
                 f"recipe {self.recipe.name} masks AdamW's update, which optim={OptimizerNames(self.args.optim).value} "
                 "has not: use optim=adamw_torch_fused or adamw_torch"
-            )
-        checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
-        if self.args.gradient_checkpointing and checkpointing.get("use_reentrant"):
-            raise RecipeError(
-                f"recipe {self.recipe.name} reads single gradients, which reentrant checkpointing cannot give: use "
-                'gradient_checkpointing_kwargs={"use_reentrant": False}'
             )
 
     def _needs_masked_adamw(self) -> bool:

@@ -1,0 +1,83 @@
+"""SMART's proximal term: small steps in the space of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rosewood.divergence import symmetric_kl
+from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class Bregman(Anchor):
+    """Holds predictions near those of a teacher, a moving average of the model's own weights.
+
+    Adds `weight` (mu) times the mean symmetric KL between f(x; theta) and f(x; teacher) (SMART: Jiang et al., ACL
+    2020, the proximal point method with momentum). After each step the teacher becomes
+    beta teacher + (1 - beta) theta; beta is `early_decay` for the first `early_share` of the steps, then `late_decay`.
+
+    Deviations: the official code (mt-dnn) has no such term. The paper does not say whether the teacher runs with
+    dropout; by default it does not (`teacher_mode="eval"`), so that the target is its best guess.
+    """
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    early_decay: Decay = 0.99
+    late_decay: Decay = 0.999
+    early_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    teacher_mode: Literal["eval", "train"] = "eval"
+
+    def cost(self, stage: Stage) -> Cost:
+        return Cost(forward=1)
+
+    def memory(self) -> str:
+        return "EMA teacher"
+
+    def explain(self, stage: Stage) -> list[str]:
+        decay = f"{self.early_decay:g} for the first {self.early_share:.0%} of the steps, then {self.late_decay:g}"
+        return [
+            f"loss += {self.weight:g} * bregman,  bregman = mean symKL(f(x; theta), f(x; teacher))",
+            f"after each step: teacher = beta teacher + (1 - beta) theta,  beta = {decay}",
+        ]
+
+    def start(self, run: Run) -> BregmanTether:
+        return BregmanTether(self, run)
+
+
+class BregmanTether(Tether):
+    """Owns the teacher, which starts as a copy of the model and is part of every checkpoint."""
+
+    def __init__(self, settings: Bregman, run: Run) -> None:
+        self._settings = settings
+        self._student = list(run.trainable().values())
+        self._teacher = deepcopy(run.model).requires_grad_(False).train(settings.teacher_mode == "train")
+        parameters = dict(self._teacher.named_parameters())
+        self._averages: dict[str, Tensor] = {name: parameters[name].data for name in run.trainable()}
+
+    def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
+        with torch.no_grad():
+            target = call(batch, model=self._teacher).logits
+        return [Term("bregman", symmetric_kl(result.clean[0].logits, target), self._settings.weight)]
+
+    def after_step(self, at: Progress) -> None:
+        early = at.step < self._settings.early_share * at.total_steps
+        decay = self._settings.early_decay if early else self._settings.late_decay
+        weights = [parameter.data for parameter in self._student]
+        torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self._averages)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        torch._foreach_copy_(list(self._averages.values()), [state[name] for name in self._averages])

@@ -1,0 +1,103 @@
+"""L2-SP: a penalty on the distance from the pre-trained weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from rosewood.pretrained_part import PretrainedTether, pretrained_names
+from rosewood.protocol import Anchor, Progress, Run, Term, stacked_norms
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+FLOOR = 1e-10
+
+
+@dataclass(frozen=True)
+class L2SP(Anchor):
+    """Adds `weight` times the distance between the weights and their pre-trained values to the loss, once a step.
+
+    `norm="squared"` is the sum of squares (L2-SP: Li et al., ICML 2018; WConsol of the RoAST paper), whose gradient
+    2 (theta - theta0) grows with the distance. `norm="unsquared"` is the global norm sqrt(1e-10 + sum) (pre-trained
+    weight decay of the RIFT paper), whose gradient has norm 1 wherever the weights are; the constant keeps it finite
+    at theta0, where it is 0.
+
+    `parameters="matrices"` leaves out biases and layer norms, that is all parameters of one dimension;
+    `parameters="all"` takes the whole base model with its pooler. The head has no pre-trained value and is never
+    anchored. Li et al. add a plain decay of the head: that is the optimiser's weight_decay here.
+    """
+
+    needs_pretrained = True
+    weight_terms = True
+
+    norm: Literal["squared", "unsquared"] = "squared"
+    weight: Annotated[float, Field(ge=0)] = 0.01
+    parameters: Literal["matrices", "all"] = "matrices"
+
+    def names(self, model: nn.Module) -> list[str]:
+        """The parameters that are held back."""
+        names = pretrained_names(model)
+        if self.parameters == "all":
+            return names
+        dimensions = {name: parameter.dim() for name, parameter in model.named_parameters()}
+        return [name for name in names if dimensions[name] > 1]
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        if self.names(model):
+            return []
+        return [
+            f"anchor l2_sp ties weights to their pre-trained values, but {type(model).__name__} has no trainable "
+            f"parameter of that kind (parameters={self.parameters}) in its base model: leave the anchor out"
+        ]
+
+    def memory(self) -> str:
+        return "pre-trained weights, their differences"
+
+    def explain(self, stage: Stage) -> list[str]:
+        which = "weight matrices of the base model" if self.parameters == "matrices" else "all of the base model"
+        square = "|theta - theta0|^2" if self.norm == "squared" else f"sqrt({FLOOR:g} + |theta - theta0|^2)"
+        return [f"loss += {self.weight:g} * l2_sp,  l2_sp = {square}  ({which})"]
+
+    def start(self, run: Run) -> L2SPTether:
+        return L2SPTether(self, run)
+
+
+class L2SPTether(PretrainedTether):
+    """Computes the distance; holds one buffer of the parameters' size, because fresh memory costs more than the sum."""
+
+    def __init__(self, settings: L2SP, run: Run) -> None:
+        super().__init__(run, settings.names(run.model))
+        self._settings = settings
+        self._differences = [torch.empty_like(parameter) for parameter in self.parameters]
+
+    def weight_terms(self, at: Progress) -> list[Term]:
+        value: Tensor = SquaredDistance.apply(self._differences, self.pretrained, *self.parameters)
+        if self._settings.norm == "unsquared":
+            value = (value + FLOOR).sqrt()
+        return [Term("l2_sp", value, self._settings.weight)]
+
+
+class SquaredDistance(torch.autograd.Function):
+    """sum |theta - theta0|^2 as a single node of the graph, with its gradient 2 (theta - theta0) in closed form.
+
+    The differences are left in `scratch`, which the backward turns into the gradients: it can run only once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scratch: list[Tensor], origin: list[Tensor], *parameters: Tensor) -> Tensor:
+        torch._foreach_copy_(scratch, parameters)
+        torch._foreach_sub_(scratch, origin)
+        ctx.scratch = scratch
+        return stacked_norms(scratch).square().sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        torch._foreach_mul_(ctx.scratch, 2 * gradient)
+        return (None, None, *ctx.scratch)

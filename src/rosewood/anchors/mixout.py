@@ -1,0 +1,156 @@
+"""Mixout: dropout towards the pre-trained weights instead of towards zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rosewood.model_dropout import set_dropout
+from rosewood.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
+from rosewood.protocol import Anchor, Progress, Run
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+LEVELS = 2**16
+LOWEST = -(2**15)
+
+
+@dataclass(frozen=True)
+class Mixout(Anchor):
+    """Puts every weight back to its pre-trained value with some probability, anew for every batch.
+
+    Forward and backward of a batch run with W~ = [b W0 + (1 - b) W - m W0] / (1 - m), b ~ Bernoulli(m) (Lee, Cho
+    and Kang, ICLR 2020), which is W0 + k (W - W0) with k = (1 - b) / (1 - m). The mean over masks is W, and the
+    gradient of W is k times that of W~. Evaluation sees W.
+
+    Deviations:
+    - The original code mixes the weights of linear layers only (`scope="linear"`), with one mask for all outputs of a
+      layer (`level="input_neuron"`), and turns dropout off (`dropout=0`). The default is what the paper's text says:
+      every parameter, element by element, and the model keeps its dropout. `level="input_neuron"` changes the weights
+      of linear layers only; embeddings, biases and norms stay element by element.
+    - The original code's backward forgets the factor 1 / (1 - m); here the gradient is the true one.
+    - RIFT's Adv-Mixout uses m = 0.6, but its official code wraps a module without parameters of its own and so does
+      nothing. Here every submodule is reached. The head has no pre-trained value and is never mixed.
+    - m is rounded to a multiple of 2^-16, the resolution of the random numbers.
+    - The mask is drawn per micro-batch, as it is per forward in the original. So a batch that is cut into accumulated
+      parts sees several masks in one step, and their gradients are averaged.
+    """
+
+    needs_pretrained = True
+    changes_weights = True
+
+    probability: Annotated[float, Field(ge=0, le=0.99)] = 0.9
+    scope: Literal["all", "linear"] = "all"
+    level: Literal["element", "input_neuron"] = "element"
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+
+    def names(self, model: nn.Module) -> list[str]:
+        """The parameters that are mixed."""
+        return pretrained_names(model) if self.scope == "all" else list(linear_weight_names(model))
+
+    def problems(self, stage: Stage) -> list[str]:
+        perturbation = "" if stage.perturbation is None else stage.perturbation.name
+        if self.dropout == 0 and (perturbation == "dropout" or getattr(stage.selection, "reads_first", False)):
+            other = "perturbation dropout" if perturbation == "dropout" else f"selection {stage.selection.name}"
+            return [
+                f"anchor mixout turns dropout off (dropout=0), and {other} compares passes that differ by dropout: "
+                "leave the setting dropout of mixout out"
+            ]
+        return []
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        if self.names(model):
+            return []
+        return [
+            f"anchor mixout mixes weights with their pre-trained values, but {type(model).__name__} has no trainable "
+            f"parameter in its base model that scope={self.scope} covers: leave the anchor out"
+        ]
+
+    def memory(self) -> str:
+        return "pre-trained weights, mixed weights, multipliers"
+
+    def explain(self, stage: Stage) -> list[str]:
+        which = "all parameters" if self.scope == "all" else "weights of linear layers"
+        each = "element" if self.level == "element" else "input neuron"
+        return [
+            f"W~ = W0 + k (W - W0),  k = (1 - b) / {1 - self.probability:g},  b ~ Bernoulli({self.probability:g}) "
+            f"per {each}  ({which} of the base model)",
+            "dL/dW = k dL/dW~",
+        ]
+
+    def start(self, run: Run) -> MixoutTether:
+        return MixoutTether(self, run)
+
+
+class MixoutTether(PretrainedTether):
+    """Exchanges the storage of the weights for a mixed one while a micro-batch runs.
+
+    The weights themselves are never written to, so what comes back is what was there, and gradient checkpointing,
+    which runs forwards again inside the backward, finds the mixed weights.
+    """
+
+    def __init__(self, settings: Mixout, run: Run) -> None:
+        super().__init__(run, settings.names(run.model))
+        self._run = run
+        if settings.dropout is not None:
+            set_dropout(run.model, settings.dropout)
+        levels = round(settings.probability * LEVELS)
+        self._threshold = LOWEST + levels
+        self._scale = LEVELS / (LEVELS - levels)
+        self._mixed = [torch.empty_like(parameter) for parameter in self.parameters]
+        self._drawn = self._multipliers(settings, run.model)
+        shapes = zip(self._drawn, self.parameters, strict=True)
+        self._factors = {name: k.expand_as(p) for name, (k, p) in zip(self.names, shapes, strict=True)}
+        sizes = [k.numel() for k in self._drawn]
+        self._random = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=self.parameters[0].device)
+        pieces = self._random.view(torch.int16)[: sum(sizes)].split(sizes)
+        self._bits = [piece.view_as(k) for piece, k in zip(pieces, self._drawn, strict=True)]
+
+    def _multipliers(self, settings: Mixout, model: nn.Module) -> list[Tensor]:
+        """Room for k: of a parameter's shape, or of its input axis where a mask counts for all outputs."""
+        inputs = linear_weight_names(model) if settings.level == "input_neuron" else {}
+        shapes = [list(parameter.shape) for parameter in self.parameters]
+        for name, shape in zip(self.names, shapes, strict=True):
+            if name in inputs:
+                shape[1 - inputs[name]] = 1
+        return [weight.new_empty(shape) for weight, shape in zip(self._mixed, shapes, strict=True)]
+
+    def _draw(self, at: Progress) -> None:
+        """k for this micro-batch: equal on all processes and after a resume.
+
+        Four 16-bit numbers come from one 64-bit draw and are compared as integers: a third of the time of uniform
+        floats, a seventh of that of bernoulli_.
+        """
+        self._random.random_(torch.iinfo(torch.int64).min, None, generator=self._run.generator(at.step, at.micro_batch))
+        self._random.view(torch.int16).ge_(self._threshold)
+        torch._foreach_copy_(self._drawn, self._bits)
+        torch._foreach_mul_(self._drawn, self._scale)
+
+    @contextmanager
+    def around(self, at: Progress) -> Iterator[None]:
+        self._draw(at)
+        weights = [parameter.data for parameter in self.parameters]
+        torch._foreach_copy_(self._mixed, self.pretrained)
+        # Interpolation is exact at both ends: k = 0 gives W0 and k = 1 gives W, bit for bit.
+        torch._foreach_lerp_(self._mixed, weights, list(self._factors.values()))
+        self._put(self._mixed)
+        try:
+            yield
+        finally:
+            self._put(weights)
+
+    def _put(self, tensors: list[Tensor]) -> None:
+        for parameter, tensor in zip(self.parameters, tensors, strict=True):
+            parameter.data = tensor
+
+    def pull_back(self, gradients: Mapping[str, Tensor]) -> None:
+        mixed = [name for name in self.names if name in gradients]
+        if mixed:
+            torch._foreach_mul_([gradients[name] for name in mixed], [self._factors[name] for name in mixed])

@@ -1,0 +1,205 @@
+"""Averages of trained weights: of several runs (soups), and with the pre-trained model they come from (WiSE-FT)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoModel
+from transformers.utils import logging
+
+from rosewood.data.models import resolve_model
+from rosewood.errors import RunError
+from rosewood.results import Average, AveragedRun, RunInfo
+
+
+def average(
+    runs: Sequence[str | Path],
+    output: str | Path,
+    weights: Sequence[float] | None = None,
+    pretrained_share: float = 0.0,
+) -> RunInfo:
+    """Write a run directory whose model is the weighted mean of those of some runs.
+
+    Without `weights` all runs count the same (uniform soup: Wortsman et al., ICML 2022). Of the result,
+    `pretrained_share` is taken from the pre-trained model, except for what that does not have, the head (WiSE-FT:
+    Wortsman et al., CVPR 2022, whose alpha is 1 - pretrained_share). Tokenizer, task and text length are those of the
+    first run. Tensors are read one by one and summed in float64, so that memory stays at about one model.
+    """
+    began = time.monotonic()
+    folders, output = [Path(run) for run in runs], Path(output)
+    if output.exists():
+        raise RunError(f"{output} exists already: choose another --output")
+    if len(folders) == 1 and pretrained_share == 0:
+        raise RunError("there is nothing to average: name a second run, or mix in the pre-trained model")
+    shares = _normalised(weights, len(folders))
+    infos = [_finished(folder) for folder in folders]
+    sources = [Weights(folder / "model") for folder in folders]
+    for folder, info, source in zip(folders[1:], infos[1:], sources[1:], strict=True):
+        _check_alike((folders[0], infos[0], sources[0]), (folder, info, source))
+    pretrained = _pretrained(infos[0].model, sources[0]) if pretrained_share else {}
+    # Each pre-trained tensor is let go when its mean is there.
+    tensors = {
+        name: _mean([source[name] for source in sources], shares, pretrained.pop(name, None), pretrained_share)
+        for name in sources[0].names()
+    }
+    parts = zip(folders, infos, shares, strict=True)
+    made_of = Average(
+        runs=[AveragedRun(run=str(f), recipe=i.recipe, seed=i.seed, weight=w) for f, i, w in parts],
+        pretrained=infos[0].model if pretrained_share else None,
+        pretrained_share=pretrained_share,
+    )
+    info = _describe(infos[0], time.monotonic() - began)
+    _write(folders[0], output, tensors, made_of, info)
+    return info
+
+
+class Weights:
+    """The tensors of a saved model, read from disk when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise RunError(f"{folder} has no weights: expected model.safetensors, or several shards of it")
+        try:
+            opened = [safe_open(file, framework="pt") for file in files]
+            self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - no mapping
+            self.config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, SafetensorError, ValueError) as error:
+            raise RunError(f"the model in {folder} cannot be read: {error}") from None
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor: Tensor = self._files[name].get_tensor(name)
+        return tensor
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
+
+
+def _normalised(weights: Sequence[float] | None, count: int) -> list[float]:
+    if weights is None:
+        return [1 / count] * count
+    if len(weights) != count:
+        raise RunError(f"expected one weight for each of the {count} runs, got {len(weights)}")
+    if min(weights) < 0 or sum(weights) <= 0:
+        raise RunError(f"weights must not be negative, and not all 0: got {', '.join(map(str, weights))}")
+    return [weight / sum(weights) for weight in weights]
+
+
+def _finished(folder: Path) -> RunInfo:
+    info = RunInfo.load(folder / "run.json")
+    if info.status != "finished":
+        raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")
+    return info
+
+
+Source = tuple[Path, RunInfo, Weights]
+
+
+def _check_alike(first: Source, other: Source) -> None:
+    """Refuse models whose weights do not mean the same."""
+    (here, info, source), (there, other_info, other_source) = first, other
+    kinds = [
+        ("is another architecture", *(s.config.get("architectures") for s in (source, other_source))),
+        ("has other labels", *(list(s.config.get("id2label", {}).values()) for s in (source, other_source))),
+        ("started from another pre-trained model", *(_origin(i.model) for i in (info, other_info))),
+    ]
+    problems = [f"{what} ({theirs}, not {ours})" for what, ours, theirs in kinds if ours != theirs]
+    ours, theirs = source.shapes(), other_source.shapes()
+    differing = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    if differing:
+        name = differing[0]
+        problems.append(f"has weights of other shapes ({name}: {theirs.get(name)}, not {ours.get(name)})")
+    if problems:
+        raise RunError(f"{there} cannot be averaged with {here}: it {', and '.join(problems)}")
+
+
+def _origin(model: str) -> str:
+    path = Path(resolve_model(model))
+    return str(path.resolve()) if path.exists() else model
+
+
+def _pretrained(name: str, source: Weights) -> dict[str, Tensor]:
+    """The weights that the pre-trained model has, under the names they have in the fine-tuned one."""
+    logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # that the head of a checkpoint is not used is no reason for a warning
+    try:
+        model, loaded = AutoModel.from_pretrained(
+            resolve_model(name), use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise RunError(f"the pre-trained model {name!r} cannot be loaded: {str(error).splitlines()[0]}") from None
+    finally:
+        logging.set_verbosity(verbosity)
+    prefix, new = model.base_model_prefix, set(loaded["missing_keys"])
+    tensors = {f"{prefix}.{key}": tensor for key, tensor in model.state_dict().items() if key not in new}
+    shapes = source.shapes()
+    common = {key: tensor for key, tensor in tensors.items() if key in shapes}
+    differing = [key for key, tensor in common.items() if tuple(tensor.shape) != shapes[key]]
+    if differing or not common:
+        what = f"{differing[0]} has another shape there" if differing else "they have no weight in common"
+        raise RunError(f"the run cannot be averaged with its pre-trained model {name!r}: {what}")
+    return common
+
+
+def _mean(tensors: list[Tensor], shares: list[float], pretrained: Tensor | None, pretrained_share: float) -> Tensor:
+    first = tensors[0]
+    if not first.is_floating_point():
+        return first
+    total = shares[0] * first.double()
+    for tensor, share in zip(tensors[1:], shares[1:], strict=True):
+        total.add_(tensor, alpha=share)
+    if pretrained is not None:
+        total.lerp_(pretrained.double(), pretrained_share)
+    return total.to(first.dtype)
+
+
+def _describe(first: RunInfo, seconds: float) -> RunInfo:
+    return RunInfo(
+        recipe="average",
+        task=first.task,
+        model=first.model,
+        seed=first.seed,
+        data_dir=first.data_dir,
+        fingerprints={},
+        train_size=first.train_size,
+        validation_size=first.validation_size,
+        max_length=first.max_length,
+        training_arguments={},
+        command=shlex.join(["rosewood", *sys.argv[1:]]),
+        status="finished",
+        seconds=round(seconds, 3),
+    )
+
+
+def _write(first: Path, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo) -> None:
+    """Build the directory beside its place and move it there, so that there never is half of one."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=output.parent, prefix=".average-") as temporary:
+            folder = Path(temporary) / "run"
+            (folder / "model").mkdir(parents=True)
+            for file in (first / "model").iterdir():
+                if file.suffix in (".json", ".txt", ".model", ".jinja") and not file.name.endswith(".index.json"):
+                    shutil.copy(file, folder / "model")
+            save_file(tensors, folder / "model" / "model.safetensors", metadata={"format": "pt"})
+            shutil.copy(first / "task.yaml", folder)
+            made_of.save(folder / "average.json")
+            info.save(folder / "run.json")
+            folder.rename(output)
+    except OSError as error:
+        raise RunError(f"cannot write {output}: {error}. Check the folder and the space left.") from error

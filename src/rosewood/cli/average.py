@@ -1,0 +1,41 @@
+"""rosewood average: one model from the weights of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood average runs/rose --with-pretrained 0.5 --output runs/rose-wise
+
+  rosewood average runs/seed0 runs/seed1 runs/seed2 --output runs/soup
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def average(
+    runs: list[Path] = typer.Argument(help="Finished runs of the same model and labels."),
+    output: Path = typer.Option(..., "--output", "-o", help="The new run directory."),
+    with_pretrained: float = typer.Option(
+        0.0, min=0.0, max=1.0, help="Share of the pre-trained weights in the result (WiSE-FT); the head has none."
+    ),
+    weight: list[float] = typer.Option(
+        [], min=0.0, help="Weight of a run, once for each in their order.", show_default="equal weights"
+    ),
+) -> None:
+    """Average the weights of runs with each other (a soup), with their pre-trained model (WiSE-FT), or both.
+
+    Costs no training. The result is a run like any other: evaluate it next.
+    """
+    from rosewood import averaging
+
+    averaging.average(runs, output, weight or None, with_pretrained)
+    console = Console()
+    console.print(f"The averaged model is in {output}", highlight=False)
+    console.print(f"Next: rosewood evaluate {output}", highlight=False)

@@ -1,0 +1,63 @@
+"""How much the loss reacts to every single weight: sums of squared gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, distributed, nn
+
+from rosewood.flat import flat_like
+from rosewood.protocol import Batch, Call
+
+
+class SquaredGradients:
+    """Sums of squared gradients for the elements of some parameters.
+
+    Child-Tuning and RoAST divide the sum by the number of batches; what they do with it, ranks and quantiles, does
+    not change by that, so it is left out.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = list(parameters)
+        self.sums = flat_like(self._parameters)
+
+    def add(self, gradients: Sequence[Tensor | None], factor: Tensor | None = None) -> None:
+        """Add the squares of `factor` times the gradients, one a parameter; a missing gradient is zero."""
+        known = [(piece, g) for piece, g in zip(self.sums.pieces, gradients, strict=True) if g is not None]
+        if not known:
+            return
+        pieces, found = map(list, zip(*known, strict=True))
+        if factor is not None:
+            found = list(torch._foreach_mul(found, factor))
+        torch._foreach_addcmul_(pieces, found, found)
+
+    def add_pass(
+        self, call: Call, model: nn.Module, batches: Iterable[Batch], clip_each_norm: float | None = None
+    ) -> None:
+        """One pass over the data with the task's loss; each batch counts with the square of its mean gradient.
+
+        `clip_each_norm` clips every parameter's gradient on its own. With several processes a batch is what they
+        see together.
+        """
+        for batch in batches:
+            # The bare model: a wrapper for several processes would wait for a backward that never comes.
+            loss = call(batch, model).loss
+            found = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+            gradients = _averaged_over_processes(list(found))
+            self.add(gradients if clip_each_norm is None else _each_clipped(gradients, clip_each_norm))
+
+
+def _averaged_over_processes(gradients: list[Tensor]) -> list[Tensor]:
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return gradients
+    shares = list(torch._foreach_div(gradients, distributed.get_world_size()))
+    for share in shares:
+        distributed.all_reduce(share)
+    return shares
+
+
+def _each_clipped(gradients: list[Tensor], limit: float) -> list[Tensor]:
+    """What torch.nn.utils.clip_grad_norm_ does to a single tensor, for each of them."""
+    norms = torch.stack(torch._foreach_norm(gradients))
+    return list(torch._foreach_mul(gradients, list((limit / (norms + 1e-6)).clamp(max=1.0).unbind())))

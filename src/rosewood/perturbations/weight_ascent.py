@@ -1,0 +1,79 @@
+"""The weights moved, for one pass, to where the loss is higher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run, stacked_norms
+from rosewood.sites import word_vectors
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+
+@dataclass(frozen=True)
+class WeightAscent(Perturbation):
+    """w + e with e = rho g / (|g| + 1e-12), g the gradient of the loss (SAM, Foret et al., 2021, Eq. 2; AdvWeight).
+
+    |g| is one norm over all trainable tensors but the word embeddings, which do not move, as in the RoAST
+    repository. Under gradient accumulation and on several processes, each micro-batch ascends by its own gradient.
+    """
+
+    rho: Annotated[float, Field(ge=0)] = 0.05
+
+    def cost(self, stage: Stage) -> Cost:
+        return Cost(forward=1)
+
+    def memory(self) -> str:
+        return "weight copy, gradient copy"
+
+    def explain(self, stage: Stage) -> list[str]:
+        return [f"w' = w + {self.rho:g} g / |g|, g = grad CE(f(x; w), y), word embeddings left out"]
+
+    def start(self, run: Run) -> WeightAscender:
+        return WeightAscender(self, run)
+
+
+class WeightAscender(Perturber):
+    """Moves the weights, and back to the same bits."""
+
+    def __init__(self, settings: WeightAscent, run: Run) -> None:
+        self.settings = settings
+        words = _word_weights(run.model)
+        self._weights = {name: p for name, p in run.trainable().items() if p is not words}
+
+    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+        """A pass over the same batch, to be run inside `ascended`."""
+        return call(batch)
+
+    @contextmanager
+    def ascended(self, gradients: Mapping[str, Tensor]) -> Iterator[None]:
+        """Inside, the weights are those a step up the gradient, which may have any positive factor."""
+        names = [name for name in self._weights if name in gradients]
+        assert names, "weight_ascent was given no gradient to follow"
+        weights: list[Tensor] = [self._weights[name] for name in names]
+        slopes = [gradients[name] for name in names]
+        length = torch.linalg.vector_norm(stacked_norms(slopes)) + 1e-12
+        with torch.no_grad():
+            before = [weight.clone() for weight in weights]  # w + e - e would be rounded
+            torch._foreach_add_(weights, list(torch._foreach_mul(slopes, self.settings.rho / length)))
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(weights, before)
+
+
+def _word_weights(model: nn.Module) -> Tensor | None:
+    """The word-embedding matrix, if the model says which it is."""
+    try:
+        return word_vectors(model)
+    except (AttributeError, NotImplementedError):
+        return None

@@ -1,0 +1,161 @@
+"""Child-Tuning: update a sub-network, fixed by Fisher information or drawn anew in every step."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rosewood.candidates import candidate_names, present_masks
+from rosewood.errors import RecipeError
+from rosewood.flat import flat_like
+from rosewood.importance import SquaredGradients
+from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+
+@dataclass(frozen=True)
+class ChildTuning(Selection):
+    """Child-Tuning (Xu et al., EMNLP 2021): only the gradients of a child network reach the optimiser.
+
+    D (task-driven): one pass over the training data before the first step gives every weight's Fisher information,
+    the mean of squared batch gradients; the `keep_share` highest over all candidates are updated, the others never.
+    F (task-free): in every step each weight is kept with probability `keep_share`, its gradient divided by it.
+    Momentum and weight decay are not masked, so a weight outside the child of D still shrinks.
+
+    As in the official code, the Fisher information of D is made of squared gradients of batch means, as the
+    data loader batches them, not of single examples, and each tensor's gradient is clipped to norm 1 before.
+
+    Deviations:
+    - D's candidates are found by structure instead of by "layer" in the name, see `rosewood.candidates`; biases are
+      among them. F masks everything. `parameters`, a regular expression, replaces both.
+    - F's probability has a resolution of 2^-16, because sixteen random bits decide over a weight: drawing them is
+      most of what F costs. The gradient is divided by the probability that is really used.
+    - Where more than 1 - `keep_share` of the weights never had a gradient, D's threshold is 0 and keeps everything,
+      which the official code does silently; here it warns.
+    """
+
+    prepares = True
+
+    variant: Literal["D", "F"] = "D"
+    keep_share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    parameters: str | None = None
+
+    def candidates(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if self.variant == "F" and self.parameters is None:
+            return trainable
+        return {name: trainable[name] for name in candidate_names(model, self.parameters, biases=True)}
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        try:
+            self.candidates(model)
+        except RecipeError as error:
+            return [str(error)]
+        return []
+
+    def memory(self) -> str:
+        return "mask" if self.variant == "D" else "mask, random bits"
+
+    def explain(self, stage: Stage) -> list[str]:
+        if self.variant == "F":
+            return [f"in every step M ~ Bernoulli({self.keep_share:g}) for each weight; g' = M g / {self.keep_share:g}"]
+        return [
+            "before training F = mean over batches of (grad CE)^2, each tensor's gradient clipped to norm 1",
+            f"M = 1 where F is at least its quantile {1 - self.keep_share:g} over all candidates, else 0; g' = M g",
+        ]
+
+    def start(self, run: Run) -> Selector:
+        return FisherChild(self, run) if self.variant == "D" else RandomChild(self, run)
+
+
+class FisherChild(Selector):
+    """The child of variant D: a mask made once, from the gradients at the pre-trained weights."""
+
+    def __init__(self, settings: ChildTuning, run: Run) -> None:
+        self._model = run.model
+        self._share = settings.keep_share
+        self._candidates = settings.candidates(run.model)
+        # Not bool: multiplying a float by one is several times as slow.
+        self._mask = flat_like(list(self._candidates.values()))
+        self._kept = torch.zeros(())
+
+    def prepare(self, call: Call, batches: Iterable[Batch]) -> None:
+        fisher = SquaredGradients(list(self._candidates.values()))
+        fisher.add_pass(call, self._model, batches, clip_each_norm=1.0)
+        threshold = _upper_threshold(fisher.sums.whole, self._share)
+        if threshold == 0 and self._share < 1:
+            warnings.warn(
+                f"selection child_tuning: less than {self._share:.0%} of the candidates had a gradient other than 0 in "
+                "the pass before training, so all of them will be updated; choose candidates that the task uses "
+                "(selection.parameters), or a smaller selection.keep_share",
+                stacklevel=2,
+            )
+        self._mask.whole.copy_(fisher.sums.whole >= threshold)
+        self._count()
+
+    def _count(self) -> None:
+        self._kept = self._mask.whole.count_nonzero() / self._mask.whole.numel()
+
+    def masks(self, readings: Readings) -> Masks:
+        return present_masks(list(self._candidates), self._mask.pieces, readings.gradients["total"])
+
+    def log(self) -> dict[str, Tensor]:
+        return {"kept_share": self._kept}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"mask": self._mask.whole.bool()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._mask.whole.copy_(state["mask"])
+        self._count()
+
+
+def _upper_threshold(values: Tensor, share: float) -> Tensor:
+    """The least value that is not below the quantile 1 - share.
+
+    Comparing with it selects the same elements as comparing with the interpolated quantile.
+    """
+    below = math.ceil((1 - share) * (values.numel() - 1) - 1e-9)
+    return values.kthvalue(below + 1).values
+
+
+LEVELS = 1 << 16
+
+
+class RandomChild(Selector):
+    """The children of variant F: a new mask every step, the same on all processes and after a resume."""
+
+    def __init__(self, settings: ChildTuning, run: Run) -> None:
+        self._run = run
+        candidates = settings.candidates(run.model)
+        self._names = list(candidates)
+        self._levels = max(round(settings.keep_share * LEVELS), 1)
+        self._mask = flat_like(list(candidates.values()))
+        size = self._mask.whole.numel()
+        # One 64-bit number decides over four weights: a number each, or bernoulli_, takes several times as long.
+        self._bits = torch.empty(-(-size // 4), dtype=torch.int64, device=self._mask.whole.device)
+        self._draws = self._bits.view(torch.int16)[:size]
+        self._kept = torch.ones(())
+
+    def masks(self, readings: Readings) -> Masks | None:
+        if self._levels == LEVELS:
+            return None
+        # Without its lower bound random_ never sets the sign bit.
+        lowest = torch.iinfo(torch.int64).min
+        self._bits.random_(lowest, None, generator=self._run.generator(readings.at.step))
+        self._mask.whole.copy_(self._draws.lt_(self._levels - LEVELS // 2))
+        self._kept = self._mask.whole.mean()
+        self._mask.whole.mul_(LEVELS / self._levels)
+        return present_masks(self._names, self._mask.pieces, readings.gradients["total"])
+
+    def log(self) -> dict[str, Tensor]:
+        return {"kept_share": self._kept}
