@@ -33,7 +33,7 @@ def batches(*values: list[list[float]]) -> list[dict[str, torch.Tensor]]:
 def sums(data: list[dict[str, torch.Tensor]], clip: float | None = None) -> torch.Tensor:
     model = Lines()
     squares = SquaredGradients(list(model.parameters()))
-    squares.add_pass(rows, model, data, clip)
+    squares.add_pass(rows, model, [[batch] for batch in data], clip)
     assert all(p.grad is None for p in model.parameters())
     return squares.sums.whole
 
@@ -41,6 +41,13 @@ def sums(data: list[dict[str, torch.Tensor]], clip: float | None = None) -> torc
 def test_a_batch_counts_with_the_square_of_its_mean() -> None:
     found = sums(batches([[3.0, 4.0, 1.0], [1.0, 0.0, 1.0]], [[0.3, 0.4, 0.0]]))
     torch.testing.assert_close(found, torch.tensor([4.09, 4.16, 1, 0, 0]))
+
+
+def test_accumulated_batches_count_as_one() -> None:
+    model, parts = Lines(), batches([[3.0, 4.0, 1.0]], [[1.0, 0.0, 1.0]])
+    squares = SquaredGradients(list(model.parameters()))
+    squares.add_pass(rows, model, [parts])
+    torch.testing.assert_close(squares.sums.whole, sums(batches([[3.0, 4.0, 1.0], [1.0, 0.0, 1.0]])))
 
 
 def test_every_parameter_is_clipped_on_its_own() -> None:

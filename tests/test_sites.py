@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from rosewood.errors import RunError
-from rosewood.model_dropout import set_dropout
+from rosewood.model_dropout import DropoutSetting
 from rosewood.sites import Site, at_encoder, at_ffn, at_words, ffn_problems, real_tokens, site_problems
 from test_candidates import ARCHITECTURES, EosData
 from tiny import tiny_bert
@@ -187,7 +187,7 @@ def test_the_dropout_after_the_feed_forward_output_is_left_out_and_no_other(name
     followers = {FOLLOWING[name].format(layer) for layer in range(2)}
 
     def logits(follower: float, other: float, change: Any) -> Tensor:
-        set_dropout(model, other)
+        DropoutSetting(model, other)
         for place in followers:
             model.get_submodule(place).p = follower
         model.train()

@@ -28,12 +28,12 @@ class Observed(Recording):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.first_pass: list[Draw] = []
+        self.first_pass: list[tuple[Tensor, list[dict[str, Tensor]]]] = []
 
-    def _training_batches(self) -> Iterator[Any]:
-        for batch in super()._training_batches():
-            self.first_pass.append((torch.get_rng_state(), {key: value.clone() for key, value in batch.items()}))
-            yield batch
+    def _training_steps(self) -> Iterator[Any]:
+        for step in super()._training_steps():
+            self.first_pass.append((torch.get_rng_state(), [dict(batch) for batch in step]))
+            yield step
 
 
 def observed(
@@ -49,20 +49,22 @@ def observed(
     return trainer
 
 
-def generator(*key: int) -> torch.Generator:
+def generator(*key: int | str) -> torch.Generator:
     """The library's random numbers for a key, seed 0."""
     stage = load_recipe("vanilla").all_stages()[0]
     return Run(nn.Linear(1, 1), 1, stage, seed=0).generator(*key)
 
 
-def gradients_of(model: nn.Module, draw: Draw) -> Arrays:
-    """Gradients of the mean cross-entropy of a batch, with the dropout that the engine drew for it."""
-    state, batch = draw
+def gradients_of(model: nn.Module, state: Tensor, batches: list[dict[str, Tensor]]) -> Arrays:
+    """Gradients of the mean cross-entropy of some batches, with the dropout that the engine drew for them."""
     torch.set_rng_state(state)
-    logits = model(**{key: value for key, value in batch.items() if key != "labels"}).logits
     names, parameters = zip(*model.named_parameters(), strict=True)
-    found = torch.autograd.grad(cross_entropy(logits, batch["labels"]), parameters)
-    return {name: g.numpy().copy() for name, g in zip(names, found, strict=True)}
+    total: Arrays = dict.fromkeys(names, np.zeros(()))
+    for batch in batches:
+        logits = model(**{key: value for key, value in batch.items() if key != "labels"}).logits
+        found = torch.autograd.grad(cross_entropy(logits, batch["labels"]), parameters)
+        total = {name: total[name] + g.numpy() / len(batches) for name, g in zip(names, found, strict=True)}
+    return total
 
 
 def in_blocks(model: nn.Module) -> list[str]:
@@ -96,7 +98,7 @@ class Oracle:
     v: Arrays = field(default_factory=dict)
 
     def step(self, micro_batches: list[Draw]) -> None:
-        parts = [gradients_of(self.model, draw) for draw in micro_batches]
+        parts = [gradients_of(self.model, state, [batch]) for state, batch in micro_batches]
         gradient = {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
         masks = self.mask(gradient, self.t)
         norm = np.sqrt(sum((g**2).sum() for g in gradient.values()))

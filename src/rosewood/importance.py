@@ -33,19 +33,25 @@ class SquaredGradients:
         torch._foreach_addcmul_(pieces, found, found)
 
     def add_pass(
-        self, call: Call, model: nn.Module, batches: Iterable[Batch], clip_each_norm: float | None = None
+        self, call: Call, model: nn.Module, steps: Iterable[Sequence[Batch]], clip_each_norm: float | None = None
     ) -> None:
-        """One pass over the data with the task's loss; each batch counts with the square of its mean gradient.
+        """One pass over the data with the task's loss; each optimiser step counts with the square of its gradient.
 
-        `clip_each_norm` clips every parameter's gradient on its own. With several processes a batch is what they
-        see together.
+        `clip_each_norm` clips every parameter's gradient on its own. With several processes a step has the batches
+        of all of them.
         """
+        for batches in steps:
+            gradients = _averaged_over_processes(self._mean_gradients(call, model, batches))
+            self.add(gradients if clip_each_norm is None else _each_clipped(gradients, clip_each_norm))
+
+    def _mean_gradients(self, call: Call, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
+        total: list[Tensor] = []
         for batch in batches:
             # The bare model: a wrapper for several processes would wait for a backward that never comes.
-            loss = call(batch, model).loss
-            found = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
-            gradients = _averaged_over_processes(list(found))
-            self.add(gradients if clip_each_norm is None else _each_clipped(gradients, clip_each_norm))
+            loss = call(batch, model).loss / len(batches)
+            found = list(torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True))
+            total = list(torch._foreach_add(total, found)) if total else found
+        return total
 
 
 def _averaged_over_processes(gradients: list[Tensor]) -> list[Tensor]:

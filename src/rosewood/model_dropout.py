@@ -28,7 +28,14 @@ def has_dropout(model: nn.Module) -> bool:
     return any(getattr(module, attribute) > 0 for module, attribute in dropout_sites(model))
 
 
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Give every dropout of the model the same probability."""
-    for module, attribute in list(dropout_sites(model)):
-        setattr(module, attribute, probability)
+class DropoutSetting:
+    """Gives every dropout of a model the same probability, until it is undone."""
+
+    def __init__(self, model: nn.Module, probability: float) -> None:
+        self._before = [(module, attribute, getattr(module, attribute)) for module, attribute in dropout_sites(model)]
+        for module, attribute, _ in self._before:
+            setattr(module, attribute, probability)
+
+    def undo(self) -> None:
+        for module, attribute, probability in self._before:
+            setattr(module, attribute, probability)

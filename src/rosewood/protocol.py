@@ -99,8 +99,11 @@ class Run:
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
-    def generator(self, *key: int) -> torch.Generator:
-        """Random numbers that depend on seed and key alone: equal on all processes and after a resume."""
+    def generator(self, *key: int | str) -> torch.Generator:
+        """Random numbers that depend on seed and key alone: equal on all processes and after a resume.
+
+        The key starts with the component's name, so that no two components draw the same.
+        """
         device = next(self.model.parameters()).device
         digest = sha256(repr((self.seed, *key)).encode()).digest()
         return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
@@ -219,6 +222,9 @@ class Tether(Stateful):
     def after_step(self, at: Progress) -> None:
         """The optimiser has stepped."""
 
+    def leave(self) -> None:
+        """The stage is over: undo what was done to the model."""
+
 
 class Anchor(Component):
     """What ties the model to its pre-trained self."""
@@ -288,8 +294,11 @@ class Selector(Stateful):
     def leave(self) -> None:
         """The stage is over: undo what `enter` did to the model."""
 
-    def prepare(self, call: Call, batches: Iterable[Batch]) -> None:
-        """One pass over the training data before the stage's first step, if `Selection.prepares`."""
+    def prepare(self, call: Call, steps: Iterable[Sequence[Batch]]) -> None:
+        """One pass over the training data before the stage's first step, if `Selection.prepares`.
+
+        Each element holds the micro-batches that an optimiser step would accumulate.
+        """
 
     def probe(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
         """Read-only terms that the objective does not yield by itself."""

@@ -14,8 +14,6 @@ from tiny import Recording, TinyData, tiny_bert, trained, weights
 # Recipes whose step depends on the micro-batch by design (see the recipe's deviations).
 PER_MICRO_BATCH: set[str] = {
     "advweight",  # each micro-batch ascends by its own gradient
-    "child-tuning-d",  # the pass before training squares the gradient of each batch of the loader
-    "roast",  # likewise
     "mixout",  # each micro-batch draws its own mask
 }
 

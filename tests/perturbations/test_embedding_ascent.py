@@ -1,5 +1,6 @@
 """The ascent of embeddings step by step: where it starts, how far it goes, what it never touches."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from rosewood.perturbations.embedding_ascent import EmbeddingAscender, Embedding
 from rosewood.protocol import Output
 from rosewood.recipe import build_recipe
 from slow_methods import PaddedData
-from tiny import tiny_bert
+from tiny import differing, tiny_bert, trained, weights
 
 BATCH = default_collate([PaddedData()[i] for i in range(6)])
 PADDING = BATCH["attention_mask"] == 0
@@ -174,3 +175,26 @@ def test_a_divergence_cannot_be_climbed_from_where_it_is_flat() -> None:
     parts = {"objective": "consistency", "perturbation": {"name": "embedding_ascent", "loss": "kl", "initial_size": 0}}
     with pytest.raises(RecipeError, match=r"loss=kl cannot start there: set perturbation\.initial_size above 0"):
         build_recipe({"name": "x"} | parts)
+
+
+def test_the_official_code_of_smart_scales_every_token_to_one() -> None:
+    """methods of mt-dnn: delta = (delta + eta g) / (max_h |delta + eta g| + 1e-6), token by token."""
+    settings = EmbeddingAscent(norm="rescaled_token", step_size=1e-5, initial="normal")
+    ascender = EmbeddingAscender(settings, tiny_bert())
+    batch = {"input_ids": torch.ones(2, 3, dtype=torch.long), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
+    generator = torch.Generator().manual_seed(0)
+    delta = 1e-5 * torch.randn(2, 3, 16, dtype=torch.float64, generator=generator)
+    delta[1, 2] = 0
+    slope = torch.randn(2, 3, 16, dtype=torch.float64, generator=generator)
+    found = ascender.climb(delta, slope, batch)
+    for i, j in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1)):
+        raised = delta[i, j] + 1e-5 * slope[i, j]
+        torch.testing.assert_close(found[i, j], raised / (raised.abs().max() + 1e-6), rtol=1e-12, atol=0)
+    assert not found[1, 2].any(), "padding stays where it is"
+
+
+def test_the_variant_of_the_official_code_trains(tmp_path: Path) -> None:
+    model = tiny_bert()
+    before = weights(model)
+    trained("smart:mt-dnn", tmp_path, model=model, max_steps=2)
+    assert any(differing(before, weights(model)))

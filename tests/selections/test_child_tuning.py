@@ -103,7 +103,9 @@ def test_f_against_the_slow_loop(accumulation: int, tmp_path: Path) -> None:
     def mask(gradient: Arrays, step: int) -> Arrays:
         names = list(gradient)
         size = sum(g.size for g in gradient.values())
-        words = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator(step))
+        words = torch.empty(-(-size // 4), dtype=torch.int64).random_(
+            -(2**63), None, generator=generator("child_tuning", step)
+        )
         number = words.numpy().view(np.uint16)[:size].astype(np.int64)
         signed = np.where(number >= 32768, number - 65536, number)
         return unflat((signed + 32768 < threshold) * (65536 / threshold), gradient, names)
@@ -120,7 +122,7 @@ def test_f_against_the_slow_loop(accumulation: int, tmp_path: Path) -> None:
 def fisher_by_hand(model: nn.Module, draws: list[Any], names: list[str]) -> np.ndarray:
     fisher = np.zeros(sum(p.numel() for n, p in model.named_parameters() if n in names))
     for draw in draws:
-        gradient = gradients_of(model, draw)
+        gradient = gradients_of(model, *draw)
         for name in names:
             norm = np.sqrt((gradient[name] ** 2).sum())
             gradient[name] = gradient[name] * min(1.0, 1.0 / (norm + 1e-6))
@@ -136,12 +138,12 @@ def test_d_against_the_slow_loop_and_numpys_percentile(share: float, tmp_path: P
     for each in (model, other):
         each.classifier.weight.data.mul_(60)
     trainer = observed(child("D", keep_share=share), tmp_path, model=model, max_steps=steps, data=TinyData(size=22))
-    assert [len(batch["labels"]) for _, batch in trainer.first_pass] == [4, 4, 4, 4, 4, 2]
+    assert [len(step[0]["labels"]) for _, step in trainer.first_pass] == [4, 4, 4, 4, 4, 2]
     names = in_blocks(other)
     fisher = fisher_by_hand(other, trainer.first_pass, names)
     kept = (fisher >= np.percentile(fisher, (1 - share) * 100)).astype(float)
     assert abs(kept.mean() - share) < 2 / len(kept)
-    norms = [np.sqrt((g**2).sum()) for g in gradients_of(other, trainer.first_pass[0]).values()]
+    norms = [np.sqrt((g**2).sum()) for g in gradients_of(other, *trainer.first_pass[0]).values()]
     assert min(norms) < 1 < max(norms), "the test should see both kinds of tensors"
 
     def mask(gradient: Arrays, step: int) -> Arrays:
@@ -181,7 +183,7 @@ def rows(batch: Any, model: nn.Module | None = None) -> Output:
 
 def prepared(model: nn.Module, batches: list[list[float]], **settings: Any) -> FisherChild:
     selector = FisherChild(ChildTuning("D", **settings), run_of(model))
-    selector.prepare(rows, [{"x": torch.tensor([batch])} for batch in batches])
+    selector.prepare(rows, [[{"x": torch.tensor([batch])}] for batch in batches])
     return selector
 
 

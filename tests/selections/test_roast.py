@@ -81,7 +81,7 @@ def by_hand(importance: np.ndarray, epoch: int, alpha: float = 0.9, beta: float 
     rank = position / (n - 1)
     assert sorted(position) == list(range(n))
     probability = 1 / (1 + np.exp(-2 * beta * (rank - alpha)))
-    uniform = torch.rand(n, dtype=torch.float64, generator=generator(epoch)).numpy()
+    uniform = torch.rand(n, dtype=torch.float64, generator=generator("roast", epoch)).numpy()
     return (uniform[position] < probability) / (probability + 1e-12)
 
 
@@ -152,7 +152,7 @@ def test_clipping_is_undone_and_missing_gradients_are_zero() -> None:
 def oracle_masks(trainer: Observed, other: nn.Module, epoch_steps: int, mask: Callable[..., np.ndarray]) -> Any:
     """RoAST's rule as a function of gradient and step, fed with the pass before training."""
     names = in_blocks(other)
-    importance: np.ndarray = sum(flat(gradients_of(other, draw), names) ** 2 for draw in trainer.first_pass)  # type: ignore[assignment]
+    importance: np.ndarray = sum(flat(gradients_of(other, *step), names) ** 2 for step in trainer.first_pass)  # type: ignore[assignment]
     current: dict[str, Any] = {"sums": importance / len(trainer.first_pass)}
 
     def rule(gradient: Arrays, step: int) -> Arrays:
@@ -180,7 +180,7 @@ def test_three_epochs_against_the_slow_loop(
         gradient_accumulation_steps=accumulation,
         max_grad_norm=clip,
     )
-    assert len(trainer.first_pass) == accumulation * epoch_steps
+    assert [len(batches) for _, batches in trainer.first_pass] == [accumulation] * epoch_steps
     other = tiny_bert().train()
     rule = oracle_masks(trainer, other, epoch_steps, lambda sums, epoch: by_hand(sums, epoch, alpha, beta))
     Oracle(other, steps, rule, clip=clip).follow(trainer, accumulation)

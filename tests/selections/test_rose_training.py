@@ -18,7 +18,7 @@ from transformers import (
 import rosewood.selections.rose as rose_module
 from rose_oracle import Oracle, Settings, bert_candidates, undecayed
 from rosewood.errors import RecipeError
-from rosewood.model_dropout import has_dropout, set_dropout
+from rosewood.model_dropout import DropoutSetting, has_dropout
 from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
@@ -77,15 +77,18 @@ def test_dropout_zero_is_refused_before_anything_happens(tmp_path: Path) -> None
 
 def test_the_dropout_setting_reaches_every_dropout(tmp_path: Path) -> None:
     model = tiny_bert(dropout=0.0)
+    dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    seen: set[float] = set()
+    model.register_forward_pre_hook(lambda *_: seen.update(module.p for module in dropouts))
     trained(load_recipe("rose-first", {"selection.dropout": 0.25}), tmp_path, model=model, max_steps=1)
-    rates = {module.p for module in model.modules() if isinstance(module, nn.Dropout)}
-    assert rates == {0.25}
+    assert seen == {0.25}
+    assert {module.p for module in dropouts} == {0.0}, "the model comes back as it was"
 
 
 def test_the_dropout_setting_reaches_a_dropout_that_is_a_whole_number() -> None:
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     model = LlamaForSequenceClassification(LlamaConfig(vocab_size=50, attention_dropout=0, pad_token_id=0, **sizes))
-    set_dropout(model, 0.1)
+    DropoutSetting(model, 0.1)
     assert model.model.layers[0].self_attn.attention_dropout == 0.1
 
 
@@ -94,7 +97,7 @@ def test_the_dropout_setting_is_not_for_skipping_layers() -> None:
     sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
     model = BartForSequenceClassification(BartConfig(vocab_size=50, dropout=0.0, **sizes))
     assert not has_dropout(model)
-    set_dropout(model, 0.1)
+    DropoutSetting(model, 0.1)
     assert has_dropout(model)
     assert model.model.encoder.layerdrop == 0.0
     assert model.model.encoder.layers[0].dropout == 0.1

@@ -88,6 +88,18 @@ def test_resuming_at_and_inside_the_second_stage(checkpoint: int, tmp_path: Path
     assert whole.masks[checkpoint:] == resumed.masks
 
 
+@pytest.mark.parametrize(
+    "selections", [("everything", "roast"), ("roast", "everything"), ("roast", "child_tuning"), ("roast", "roast")]
+)
+def test_a_checkpoint_between_two_stages_holds_nothing_for_the_second(
+    selections: tuple[str, str], tmp_path: Path
+) -> None:
+    recipe = build_recipe({"name": "two", "stages": [{"share": 0.5, "selection": s} for s in selections]})
+    whole = trained(recipe, tmp_path, save_strategy="steps", save_steps=5)
+    resumed = trained(recipe, tmp_path, model=tiny_bert(seed=5), resume=str(tmp_path / "checkpoint-5"))
+    assert not list(differing(weights(whole.model), weights(resumed.model)))
+
+
 def test_equal_stages_are_two_runs_in_a_row(tmp_path: Path) -> None:
     """Two vanilla stages of five steps: the second starts where the first ends, with everything else new."""
     spec = {"stages": [{"share": 0.5}, {"share": 0.5}]}

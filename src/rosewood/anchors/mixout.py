@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model_dropout import set_dropout
+from rosewood.model_dropout import DropoutSetting
 from rosewood.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
 
@@ -99,8 +99,7 @@ class MixoutTether(PretrainedTether):
     def __init__(self, settings: Mixout, run: Run) -> None:
         super().__init__(run, settings.names(run.model))
         self._run = run
-        if settings.dropout is not None:
-            set_dropout(run.model, settings.dropout)
+        self._dropout = None if settings.dropout is None else DropoutSetting(run.model, settings.dropout)
         levels = round(settings.probability * LEVELS)
         self._threshold = LOWEST + levels
         self._scale = LEVELS / (LEVELS - levels)
@@ -128,10 +127,15 @@ class MixoutTether(PretrainedTether):
         Four 16-bit numbers come from one 64-bit draw and are compared as integers: a third of the time of uniform
         floats, a seventh of that of bernoulli_.
         """
-        self._random.random_(torch.iinfo(torch.int64).min, None, generator=self._run.generator(at.step, at.micro_batch))
+        generator = self._run.generator("mixout", at.step, at.micro_batch)
+        self._random.random_(torch.iinfo(torch.int64).min, None, generator=generator)
         self._random.view(torch.int16).ge_(self._threshold)
         torch._foreach_copy_(self._drawn, self._bits)
         torch._foreach_mul_(self._drawn, self._scale)
+
+    def leave(self) -> None:
+        if self._dropout is not None:
+            self._dropout.undo()
 
     @contextmanager
     def around(self, at: Progress) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -38,11 +40,9 @@ def recipes() -> None:
 
 
 def _short(citation: str) -> str:
-    """First author and year of a citation that starts with the authors and ends with venue and year."""
-    if not citation:
-        return "-"
-    author = citation.split(",")[0].split(" and ")[0].split(".")[0]
-    return f"{author} {citation.rstrip('. ')[-4:]}"
+    """First author and year of a citation that starts with the authors."""
+    author, year = re.match(r"\w*", citation), re.search(r"\b(19|20)\d\d\b", citation)
+    return f"{author.group()} {year.group()}" if author and year else "-"
 
 
 @lists.command()

@@ -42,7 +42,8 @@ class Consistency(Objective):
     step follows the gradient at the ascended weights alone.
 
     All passes draw their own dropout, as in every official code; at a small perturbation the divergence is then
-    mostly that of dropout. `share_dropout` gives all passes of a batch the same dropout.
+    mostly that of dropout. `share_dropout` gives all passes of a batch the same dropout. `fixed_targets` sends no
+    gradient through the first argument of either KL, as the official code of SMART (mt-dnn) does.
     """
 
     clean_weight: Weight = 0.5
@@ -51,6 +52,7 @@ class Consistency(Objective):
     divergence_weight: Weight = 0.5
     reduction: Literal["mean", "sum"] = "mean"
     share_dropout: bool = False
+    fixed_targets: bool = False
 
     @property
     def _looks_at_perturbed(self) -> bool:
@@ -88,7 +90,10 @@ class Consistency(Objective):
     def _divergences(self, clean: Tensor, other: Output, perturb: Perturber, at: Progress) -> list[Term]:
         if not self.divergence_weight:
             return []
-        value = MEASURES[self.divergence](clean, other.logits)
+        if self.fixed_targets:
+            value = forward_kl(clean.detach(), other.logits) + forward_kl(other.logits.detach(), clean)
+        else:
+            value = MEASURES[self.divergence](clean, other.logits)
         value = value * at.examples if self.reduction == "sum" else value
         return [Term(_term_name(perturb.name), value, self.divergence_weight)]
 
@@ -110,6 +115,8 @@ class Consistency(Objective):
         if term is not None:
             over = "summed over the step's examples" if self.reduction == "sum" else "averaged over the batch"
             lines.append(f"{term} = {FORMULAS[self.divergence]}, {over}")
+            if self.fixed_targets:
+                lines.append("no gradient flows through the first argument of either KL")
             lines.append(f"L = ce + {_factor(self.divergence_weight)}{term}")
         if self.share_dropout:
             lines.append("all passes have the same dropout")
@@ -126,6 +133,10 @@ class Consistency(Objective):
             found.append(
                 "objective.share_dropout makes the passes equal that perturbation dropout is there to tell apart: "
                 "leave it false, or choose another perturbation"
+            )
+        if self.fixed_targets and self.divergence != "symmetric":
+            found.append(
+                f"objective.fixed_targets is about the symmetric KL, and objective.divergence is {self.divergence}"
             )
         if not self.clean_weight and not self.perturbed_weight:
             found.append(

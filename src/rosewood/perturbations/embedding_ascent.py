@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood import draws
-from rosewood.divergence import symmetric_kl
+from rosewood.divergence import forward_kl, symmetric_kl
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.sites import Change, Place, Site, real_tokens, site_problems
 
@@ -22,6 +22,11 @@ NORMS = {
     "token": "max_h |g| + 1e-8 of each token",
     "sentence": "|g|_2 of each sentence",
     "sentence_infinity": "max |g| of each sentence",
+}
+ASCENDED = {
+    "ce": "CE(f(e + delta), y)",
+    "kl": "KL(p || p') + KL(p' || p), p = f(e) fixed",
+    "forward_kl": "KL(p || p'), p = f(e) fixed",
 }
 
 
@@ -35,7 +40,8 @@ class EmbeddingAscent(Perturbation):
     - RoAST (Kim et al., 2023): CE, one step of 0.1, scaled token by token, from U(0, 1) 1e-5, on the encoder's input,
       no ball. Its official code crashes on a non-finite gradient; here such an example keeps its start.
     - SMART (Jiang et al., 2020, Algorithm 1): `loss="kl"`, `norm="sentence_infinity"`, step 1e-3, `initial="normal"`
-      with 1e-5, `radius=1e-5`, and gradients that reach the embeddings.
+      with 1e-5, `radius=1e-5`, and gradients that reach the embeddings. Its official code (mt-dnn) ascends a one-way
+      KL by 1e-5 and scales every token's delta itself to 1: `loss="forward_kl"`, `norm="rescaled_token"`.
     - FreeLB (Zhu et al., 2020, Algorithm 1), with the objective adversarial_path: `norm="sentence"`,
       `initial="sentence"`: U(-1, 1) initial_size / sqrt(length width), `at="words"`, and a Frobenius ball.
 
@@ -44,8 +50,8 @@ class EmbeddingAscent(Perturbation):
     Padding is never moved.
     """
 
-    loss: Literal["ce", "kl"] = "ce"
-    norm: Literal["token", "sentence", "sentence_infinity"] = "token"
+    loss: Literal["ce", "kl", "forward_kl"] = "ce"
+    norm: Literal["token", "sentence", "sentence_infinity", "rescaled_token"] = "token"
     steps: Annotated[int, Field(ge=0)] = 1
     step_size: Annotated[float, Field(gt=0)] = 0.1
     radius: Annotated[float, Field(gt=0)] | None = None
@@ -68,23 +74,33 @@ class EmbeddingAscent(Perturbation):
             "normal": f"N(0, {self.initial_size:g}^2)",
             "sentence": f"U(-1, 1) {self.initial_size:g} / sqrt(tokens width)",
         }[self.initial]
-        loss = "CE(f(e + delta), y)" if self.loss == "ce" else "KL(p || p') + KL(p' || p), p = f(e) fixed"
         ball = "|delta|_2 of each sentence" if self.norm == "sentence" else "max |delta|"
         what = "word embeddings" if self.at == "words" else "encoder input"
+        if self.norm == "rescaled_token":
+            step = (
+                f"delta <- (delta + {self.step_size:g} g) / (max_h |delta + {self.step_size:g} g| + 1e-6) of each token"
+            )
+        else:
+            step = f"delta <- delta + {self.step_size:g} g / N, N = {NORMS[self.norm]}"
         return [
             f"f(x') = f(e + delta), e the {what}{'' if self.through_embeddings else ', without gradient'}",
-            f"delta_0 = {start if self.initial_size else '0'}; g = grad_delta {loss}",
-            f"{self.steps} times: delta <- delta + {self.step_size:g} g / N, N = {NORMS[self.norm]}"
-            + ("" if self.radius is None else f"; then {ball} <= {self.radius:g}"),
+            f"delta_0 = {start if self.initial_size else '0'}; g = grad_delta {ASCENDED[self.loss]}",
+            f"{self.steps} times: {step}" + ("" if self.radius is None else f"; then {ball} <= {self.radius:g}"),
         ]
 
     def problems(self, stage: Stage) -> list[str]:
-        if self.loss == "kl" and self.steps > 0 and self.initial_size == 0:
-            return [
+        found = []
+        if self.loss != "ce" and self.steps > 0 and self.initial_size == 0:
+            found.append(
                 "perturbation embedding_ascent: a divergence has its minimum, and no slope, where there is no "
-                "perturbation, so loss=kl cannot start there: set perturbation.initial_size above 0"
-            ]
-        return []
+                f"perturbation, so loss={self.loss} cannot start there: set perturbation.initial_size above 0"
+            )
+        if self.norm == "rescaled_token" and self.radius is not None:
+            found.append(
+                "perturbation.norm=rescaled_token gives every token's perturbation the size 1, so perturbation.radius "
+                "would undo it: leave one of them out"
+            )
+        return found
 
     def problems_with(self, model: nn.Module) -> list[str]:
         return site_problems(model, self.at, "perturbation embedding_ascent")
@@ -120,7 +136,11 @@ class EmbeddingAscender(Perturber):
         """The gradient of the ascended loss with respect to delta; no weight gets one."""
         with self._place.changed(lambda hidden: _sum(embeddings(hidden).detach(), delta)):
             output = call(batch)
-        loss = output.loss if self.settings.loss == "ce" else symmetric_kl(clean.logits.detach(), output.logits)
+        if self.settings.loss == "ce":
+            loss = output.loss
+        else:
+            measure = symmetric_kl if self.settings.loss == "kl" else forward_kl
+            loss = measure(clean.logits.detach(), output.logits)
         return torch.autograd.grad(loss * len(delta), delta)[0]
 
     def moved(self, delta: Tensor) -> AbstractContextManager[None]:
@@ -148,7 +168,11 @@ class EmbeddingAscender(Perturber):
         """One step up the slope and back into the ball; an example whose slope is not finite stays where it is."""
         slope = slope.masked_fill(~real_tokens(batch).unsqueeze(-1), 0)
         finite = slope.isfinite().all(2, keepdim=True).all(1, keepdim=True)
-        higher = delta + self.settings.step_size * slope / self._size(slope)
+        if self.settings.norm == "rescaled_token":
+            higher = delta + self.settings.step_size * slope
+            higher = higher / (higher.abs().amax(2, keepdim=True) + 1e-6)
+        else:
+            higher = delta + self.settings.step_size * slope / self._size(slope)
         return torch.where(finite, self._projected(higher), delta)
 
     def _size(self, slope: Tensor) -> Tensor:

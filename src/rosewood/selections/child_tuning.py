@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -31,8 +31,8 @@ class ChildTuning(Selection):
     F (task-free): in every step each weight is kept with probability `keep_share`, its gradient divided by it.
     Momentum and weight decay are not masked, so a weight outside the child of D still shrinks.
 
-    As in the official code, the Fisher information of D is made of squared gradients of batch means, as the
-    data loader batches them, not of single examples, and each tensor's gradient is clipped to norm 1 before.
+    As in the official code, the Fisher information of D is made of squared gradients of batch means, not of single
+    examples, and each tensor's gradient is clipped to norm 1 before. A batch is that of an optimiser step.
 
     Deviations:
     - D's candidates are found by structure instead of by "layer" in the name, see `rosewood.candidates`; biases are
@@ -88,9 +88,9 @@ class FisherChild(Selector):
         self._mask = flat_like(list(self._candidates.values()))
         self._kept = torch.zeros(())
 
-    def prepare(self, call: Call, batches: Iterable[Batch]) -> None:
+    def prepare(self, call: Call, steps: Iterable[Sequence[Batch]]) -> None:
         fisher = SquaredGradients(list(self._candidates.values()))
-        fisher.add_pass(call, self._model, batches, clip_each_norm=1.0)
+        fisher.add_pass(call, self._model, steps, clip_each_norm=1.0)
         threshold = _upper_threshold(fisher.sums.whole, self._share)
         if threshold == 0 and self._share < 1:
             warnings.warn(
@@ -151,7 +151,7 @@ class RandomChild(Selector):
             return None
         # Without its lower bound random_ never sets the sign bit.
         lowest = torch.iinfo(torch.int64).min
-        self._bits.random_(lowest, None, generator=self._run.generator(readings.at.step))
+        self._bits.random_(lowest, None, generator=self._run.generator("child_tuning", readings.at.step))
         self._mask.whole.copy_(self._draws.lt_(self._levels - LEVELS // 2))
         self._kept = self._mask.whole.mean()
         self._mask.whole.mul_(LEVELS / self._levels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,8 +34,8 @@ class Roast(Selection):
     with probability p = sigmoid(2 beta (r - alpha)), and its gradient divided by p. Masks are drawn once an epoch.
     Momentum and weight decay are not masked.
 
-    As in the official code, gradients are those of a batch mean: the loader's batch before the first epoch, the
-    whole optimiser step, over all accumulated batches, afterwards. Clipping is undone first.
+    As in the official code, gradients are those of a batch mean; a batch is that of an optimiser step, over all
+    accumulated batches. Clipping is undone first.
 
     Deviations:
     - The first batch counts; in the official code it is lost to the initialisation.
@@ -124,9 +124,9 @@ class RoastSelector(Selector):
         self._epoch = -1
         self._shares = torch.zeros(2, dtype=torch.float64)
 
-    def prepare(self, call: Call, batches: Iterable[Batch]) -> None:
+    def prepare(self, call: Call, steps: Iterable[Sequence[Batch]]) -> None:
         if self.settings.importance == "gradient":
-            self._importance.add_pass(call, self._run.model, batches)
+            self._importance.add_pass(call, self._run.model, steps)
 
     def masks(self, readings: Readings) -> Masks:
         if readings.at.epoch != self._epoch:
@@ -140,7 +140,7 @@ class RoastSelector(Selector):
         return present_masks(self._names, self._mask.pieces, total)
 
     def _draw(self) -> None:
-        mask, generator = self._mask.whole, self._run.generator(self._epoch)
+        mask, generator = self._mask.whole, self._run.generator("roast", self._epoch)
         order = self._ranking(generator)
         n = len(order)
         kept = probable = torch.zeros((), dtype=torch.float64, device=mask.device)

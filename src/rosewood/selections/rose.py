@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rosewood.candidates import candidate_names
 from rosewood.divergence import symmetric_kl
 from rosewood.errors import RecipeError
-from rosewood.model_dropout import dropout_sites, has_dropout, set_dropout
+from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
     Batch,
     Call,
@@ -185,11 +185,14 @@ class RoseSelector(Selector):
     def __init__(self, settings: Rose, run: Run) -> None:
         self.settings = settings
         self.names = candidate_names(run.model, settings.parameters)
-        if settings.reads_first and settings.dropout is not None:
-            set_dropout(run.model, settings.dropout)
+        self._dropout = None if settings.dropout is None else DropoutSetting(run.model, settings.dropout)
         of_objective = run.stage.objective.divergence_term(run.stage)
         self._first_term = of_objective if settings.risk_term == "objective" and of_objective else PROBE
         self._log: dict[str, Tensor] = {}
+
+    def leave(self) -> None:
+        if self._dropout is not None:
+            self._dropout.undo()
 
     def _warming_up(self, at: Progress) -> bool:
         return at.step < self.settings.warmup_steps

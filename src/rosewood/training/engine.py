@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -88,23 +88,23 @@ class Engine:
     def stage_lengths(self) -> list[int]:
         return [steps for _, _, steps in self._plan]
 
-    def enter(self, step: int, call: Call, batches: Callable[[], Iterable[Batch]]) -> bool:
+    def enter(self, step: int, call: Call, data: Callable[[], Iterable[Sequence[Batch]]]) -> bool:
         """Make the stage of this step the current one; True if it begins here, after another stage."""
         index = max(i for i, (_, first, _) in enumerate(self._plan) if first <= step)
         if self._current is not None and self._current.number == index:
             return False
-        if self._current is not None:
-            self._current.selector.leave()
+        self.finish()
         run = self._start(index)
         run.selector.enter()
         self._current = run
         self._gradients = Gradients(self._model, self._backward, self._scale)
-        if self._loaded is not None:
+        begins = step == run.first_step
+        if self._loaded is not None and not begins:  # at a border the checkpoint is the last stage's
             self._distribute(self._loaded)
-            self._loaded = None
         elif run.stage.selection.prepares:
-            run.selector.prepare(call, batches())
-        return index > 0 and step == run.first_step
+            run.selector.prepare(call, data())
+        self._loaded = None
+        return index > 0 and begins
 
     def _start(self, index: int) -> StageRun:
         stage, first, steps = self._plan[index]
@@ -114,9 +114,12 @@ class Engine:
         return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)
 
     def finish(self) -> None:
-        """Training is over: give the model back as it came, but for its weights."""
+        """The stage is over: give the model back as it came, but for its weights."""
         if self._current is not None:
             self._current.selector.leave()
+            for tether in self._current.tethers:
+                tether.leave()
+            self._current = None
 
     @property
     def _run(self) -> StageRun:

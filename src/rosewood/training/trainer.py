@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ class RobustTrainer(Trainer):
         model.train()
         inputs = self._prepare_inputs(inputs)
         call = self._call(model, num_items_in_batch)
-        if self._engine.enter(self.state.global_step, call, self._training_batches):
+        if self._engine.enter(self.state.global_step, call, self._training_steps):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
         rows = len(next(iter(inputs.values())))
         examples = rows * self.current_gradient_accumulation_steps * self.args.world_size
@@ -188,13 +189,14 @@ class RobustTrainer(Trainer):
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         return loss
 
-    def _training_batches(self) -> Iterator[Batch]:
-        """One pass over the training data that leaves the random state as it was."""
+    def _training_steps(self) -> Iterator[list[Batch]]:
+        """One pass over the training data, optimiser step by optimiser step, that leaves the random state as it was."""
         with torch.random.fork_rng():
             torch.manual_seed(self.args.seed)
             loader = self.get_train_dataloader()
-            for batch in track(loader, description="importance", disable=not self.is_world_process_zero()):
-                yield self._prepare_inputs(batch)
+            batches = iter(track(loader, description="importance", disable=not self.is_world_process_zero()))
+            while step := list(islice(batches, self.args.gradient_accumulation_steps)):
+                yield [self._prepare_inputs(batch) for batch in step]
 
     def _call(self, trained: nn.Module, num_items_in_batch: Tensor | int | None) -> Call:
         def call(batch: Batch, model: nn.Module | None = None) -> Output:
