@@ -1,0 +1,47 @@
+"""What the README shows is what runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from rosewood.recipe import load_recipe, recipe_names
+from tiny_text import save_tiny_checkpoint
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As printed, but for the Hub: a tiny checkpoint and a few sentences stand in for what it would download."""
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert example is not None
+    code = example.group(1)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    rows = {"sentence": ["a good film", "a bad film"] * 4, "label": [1, 0] * 4, "idx": list(range(8))}
+    split = datasets.Dataset.from_dict(rows)
+    asked: list[Any] = []
+
+    def hub(*name: str) -> datasets.DatasetDict:
+        asked.append(name)
+        return datasets.DatasetDict(train=split, validation=split)
+
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code.replace('"roberta-base"', repr(str(save_tiny_checkpoint(tmp_path / "tiny")))), names)
+    assert asked == [("nyu-mll/glue", "sst2")]
+    assert names["trainer"].state.global_step == 3
+    assert names["trainer"].recipe.name == "rose-ensemble"
+
+
+def test_the_table_lists_every_recipe_with_its_cost() -> None:
+    listed = {
+        row[0].strip("`"): row for row in re.findall(r"^\| (`[^|]+`) \|.*\| ([^|]+) \| [^|]+ \|$", README, re.MULTILINE)
+    }
+    assert set(listed) == set(recipe_names())
+    for name, (_, cost) in listed.items():
+        assert cost == str(load_recipe(name).cost()), name
