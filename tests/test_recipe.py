@@ -149,7 +149,7 @@ def message(spec: dict[str, Any], overrides: dict[str, Any] | None = None) -> st
         ),
         ({"training": {"learning_rat": 1}}, "training.learning_rat: no such training argument; did you mean learning"),
         ({"optimizer_form": "jax"}, "optimizer_form: expected torch or hf, got 'jax'"),
-        ({"anchors": "x"}, "anchors: expected a list, got 'x'"),
+        ({"anchors": "x"}, "anchors: expected a list such as [mixout], got 'x'"),
         ({"objective": None}, "objective: expected the name of a component, got nothing"),
         ({"objective": 3}, "objective: expected a name, or a mapping with a name and settings, got 3"),
         ({"stages": [{"selection": "rose"}]}, "stages.0: expected a mapping with a share of the training steps in (0"),
@@ -232,3 +232,37 @@ def test_a_recipe_is_frozen() -> None:
     with pytest.raises(AttributeError):
         recipe.name = "other"  # type: ignore[misc]
     assert isinstance(recipe, Recipe)
+
+
+def test_a_part_comes_before_its_settings_in_whatever_order_they_are_given() -> None:
+    recipe = load_recipe("vanilla", parse_overrides(["selection.order=second", "selection=rose"]))
+    assert recipe.selection.settings()["order"] == "second"
+
+
+def test_a_part_that_every_stage_sets_cannot_be_overridden_in_vain() -> None:
+    with pytest.raises(RecipeError, match=r"every stage has its own selection: .* stages\.1\.selection"):
+        load_recipe("lp-ft", {"selection": "rose"})
+
+
+def test_two_anchors_of_a_kind_are_refused() -> None:
+    with pytest.raises(RecipeError, match="anchor mixout is there more than once"):
+        build_recipe({"anchors": ["mixout", "mixout"]})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("learning_rate", "abc", "training.learning_rate: input should be a valid number"),
+        ("max_grad_norm", None, "training.max_grad_norm: input should be a valid number"),
+        ("max_steps", 10.5, "training.max_steps: input should be a valid integer"),
+        ("eval_strategy", False, "quote them"),
+    ],
+)
+def test_training_arguments_have_the_types_of_transformers(setting: str, value: Any, expected: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        build_recipe({"training": {setting: value}})
+    assert expected in str(error.value)
+
+
+def test_numbers_that_yaml_reads_as_text_are_numbers() -> None:
+    assert build_recipe({"training": {"learning_rate": "1e-5"}}).training["learning_rate"] == 1e-5

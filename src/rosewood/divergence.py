@@ -5,8 +5,18 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+
+
+def one_output_problems(model: nn.Module, user: str) -> list[str]:
+    """Why a divergence of predictions makes no sense on this model; nothing if it does."""
+    if getattr(getattr(model, "config", None), "num_labels", 2) > 1:
+        return []
+    return [
+        f"{user} compares predicted probabilities, and {type(model).__name__} has a single output (regression), whose "
+        "probability is always 1: use a classifier, or another component"
+    ]
 
 
 def log_probabilities(logits: Tensor) -> Tensor:

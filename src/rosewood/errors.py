@@ -23,6 +23,6 @@ def closest(name: str, known: list[str]) -> str:
 
     near = get_close_matches(name, known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else ""
-    if near and len(known) > 25:
-        return hint
+    if len(known) > 25:
+        return hint or "there is none like it."
     return f"{hint} Known: {', '.join(sorted(known))}.".strip()

@@ -325,5 +325,9 @@ class Selection(Component):
     masked: ClassVar[Literal["freeze", "zero"]] = "zero"
     prepares: ClassVar[bool] = False  # whether it needs a pass over the training data before it starts
 
+    def reads_apart(self, stage: Stage) -> bool:
+        """Whether it needs the gradient of a term that is not the total's."""
+        return False
+
     def start(self, run: Run) -> Selector:
         return Selector()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -70,6 +70,10 @@ class Recipe:
         problems = []
         for stage in self.all_stages():
             problems += [problem for part in stage.components() for problem in part.problems(stage)]
+            names = [anchor.name for anchor in stage.anchors]
+            problems += [
+                f"anchor {name} is there more than once: once is enough" for name in names if names.count(name) > 1
+            ]
         total = sum(stage.share for stage in self.stages)
         if self.stages and abs(total - 1) > 1e-9:
             problems.append(f"stages: their shares must add up to 1, they add up to {total:g}")
@@ -168,8 +172,10 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
     wrong = [(key, "list") for key in LISTS if not isinstance(plain.get(key, []), list)]
     wrong += [(key, "mapping") for key in MAPPINGS if not isinstance(plain.get(key, {}), dict)]
     problems += [f"{key}: expected a {kind}, got {plain.pop(key)!r}" for key, kind in wrong]
-    for path, value in (overrides or {}).items():
+    # A whole part before its settings, in whatever order they were given.
+    for path, value in sorted((overrides or {}).items(), key=lambda item: item[0].count(".")):
         _override(plain, path, value, problems)
+    problems += _hidden_by_stages(plain, list(overrides or {}))
     known = [part.name for part in dataclasses.fields(Recipe)]
     problems += [f"{key}: no such entry in a recipe; {closest(key, known)}" for key in plain if key not in known]
     parts = _build_parts(plain, DEFAULT_PARTS, "", problems)
@@ -177,8 +183,7 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
     form = plain.get("optimizer_form", "torch")
     if form not in ("torch", "hf"):
         problems.append(f"optimizer_form: expected torch or hf, got {form!r}")
-    training = _numbers(plain.get("training") or {})
-    problems += _training_problems(training)
+    training = _check_training(plain.get("training") or {}, problems)
     name = str(plain.get("name", "recipe"))
     _raise_all(name, problems)
     if stages:
@@ -240,7 +245,8 @@ def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str])
         if isinstance(child, str):
             child = {"name": child}
         if child is None or not isinstance(child, dict | list):
-            problems.append(f"--set {path}: {'.'.join(parents[: i + 1])} is {child!r}, it has no settings")
+            where = ".".join(parents[: i + 1])
+            problems.append(f"--set {path}: the recipe has no {where}: choose one first, --set {where}=NAME")
             return
         node[place] = child
         node = child
@@ -250,11 +256,23 @@ def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str])
     node[last] = value
 
 
+def _hidden_by_stages(plain: Mapping[str, Any], paths: list[str]) -> list[str]:
+    """Overrides of a part that every stage sets for itself would change nothing."""
+    stages = plain.get("stages") or []
+    found = []
+    for path in paths:
+        part = path.partition(".")[0]
+        if part in PARTS and stages and all(isinstance(stage, dict) and part in stage for stage in stages):
+            last = len(stages) - 1
+            found.append(f"--set {path}: every stage has its own {part}: name the stage, such as stages.{last}.{path}")
+    return found
+
+
 def _build_parts(plain: Mapping[str, Any], default: Mapping[str, Any], at: str, problems: list[str]) -> dict[str, Any]:
     spec = {part: plain.get(part, default.get(part, DEFAULT_PARTS[part])) for part in PARTS}
     anchors = spec["anchors"] or []
     if not isinstance(anchors, list):
-        problems.append(f"{at}anchors: expected a list, got {anchors!r}")
+        problems.append(f"{at}anchors: expected a list such as [mixout], got {anchors!r}")
         anchors = []
     return {
         "objective": _build("objective", spec["objective"], f"{at}objective", problems),
@@ -300,29 +318,31 @@ def _build(family: str, spec: Any, at: str, problems: list[str]) -> Any:
 def _describe(at: str, detail: Any, known: list[str]) -> str:
     setting = str(detail["loc"][0]) if detail["loc"] else ""
     if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        if not known:
+            return f"{at}.{setting}: this component has no settings; choose another one first"
         return f"{at}.{setting}: no such setting; {closest(setting, known)}"
     return f"{at}.{setting}: {detail['msg'][0].lower()}{detail['msg'][1:]}, got {detail['input']!r}"
 
 
-def _numbers(training: Mapping[str, Any]) -> dict[str, Any]:
-    """YAML 1.1 reads 1e-5 as text; a training argument that looks like a number is one."""
-
-    def number(value: Any) -> Any:
-        try:
-            return float(value) if isinstance(value, str) else value
-        except ValueError:
-            return value
-
-    return {key: number(value) for key, value in training.items()}
-
-
-def _training_problems(training: Mapping[str, Any]) -> list[str]:
+def _check_training(training: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """The training arguments with the types that transformers expects; YAML 1.1, for one, reads 1e-5 as text."""
     if not training:
-        return []
+        return {}
     from transformers import TrainingArguments
 
-    known = [argument.name for argument in dataclasses.fields(TrainingArguments)]
-    return [f"training.{key}: no such training argument; {closest(key, known)}" for key in training if key not in known]
+    hints = get_type_hints(TrainingArguments)
+    checked = {}
+    for name, value in training.items():
+        if name not in hints:
+            problems.append(f"training.{name}: no such training argument; {closest(name, list(hints))}")
+            continue
+        try:
+            checked[name] = TypeAdapter(hints[name]).validate_python(value)
+        except ValidationError as error:
+            message = error.errors()[0]["msg"]
+            quoting = " (YAML reads no, off, yes and on as booleans: quote them)" if isinstance(value, bool) else ""
+            problems.append(f"training.{name}: {message[0].lower()}{message[1:]}, got {value!r}{quoting}")
+    return checked
 
 
 def _parts_to_dict(parts: Recipe | Stage) -> dict[str, Any]:

@@ -42,7 +42,9 @@ def recipe(**settings: Any) -> Recipe:
 # The slow transcription: own random numbers, the formula as the paper prints it, the gradient by autograd.
 
 
-def slow_masks(model: nn.Module, names: list[str], rows: set[str], m: int, key: tuple[int, ...]) -> dict[str, Tensor]:
+def slow_masks(
+    model: nn.Module, names: list[str], rows: set[str], m: int, key: tuple[int | str, ...]
+) -> dict[str, Tensor]:
     """b of every parameter; `m` in units of 2^-16."""
     shapes = [(1, p.shape[1]) if n in rows else tuple(p.shape) for n, p in model.named_parameters() if n in names]
     count = sum(int(np.prod(shape)) for shape in shapes)
@@ -86,7 +88,7 @@ def test_a_training_run(probability: float, scope: str, level: str, accumulation
     m = units / 2**16
 
     def backward(batch: Batch, step: int, micro_batch: int) -> None:
-        masks = slow_masks(model, names, rows, units, (5, step, micro_batch))
+        masks = slow_masks(model, names, rows, units, (5, "mixout", step, micro_batch))
         mixed = {
             name: (b * before[name] + (1 - b) * model.get_parameter(name) - m * before[name]) / (1 - m)
             for name, b in masks.items()
@@ -244,8 +246,12 @@ def test_half_precision(dtype: torch.dtype, tmp_path: Path) -> None:
 
 def test_the_original_turns_dropout_off(tmp_path: Path) -> None:
     model = tiny_bert()
+    dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    seen: set[float] = set()
+    model.register_forward_pre_hook(lambda *_: seen.update(module.p for module in dropouts))
     trained("mixout:original", tmp_path, model=model, max_steps=1)
-    assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.0}
+    assert seen == {0.0}
+    assert {module.p for module in dropouts} == {0.1}, "the model comes back as it was"
     spec = {"anchors": [{"name": "mixout", "dropout": 0.0}], "selection": {"name": "rose", "order": "first"}}
     with pytest.raises(RecipeError, match=r"mixout turns dropout off .* selection rose compares passes"):
         build_recipe(spec)

@@ -174,3 +174,32 @@ def test_lists_and_help(rosewood: Rosewood) -> None:
     assert "minilm" in rosewood("list", "models")
     assert "Examples" in rosewood("train", "--help")
     assert rosewood("--version").startswith("rosewood ")
+
+
+def test_a_failed_overwrite_keeps_what_was_there(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    rosewood(*training(films, checkpoint, run, "--epochs", "0.1"))
+    kept = run / "checkpoints" / "checkpoint-1"
+    kept.mkdir(parents=True)
+    rosewood(*training(films, tmp_path / "nowhere", run, "--overwrite"), code=1)
+    assert kept.exists()
+    assert (run / "model" / "model.safetensors").exists()
+
+
+def test_settings_that_a_run_owns_are_refused(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    printed = rosewood(*training(films, checkpoint, tmp_path / "run", "--set", "training.seed=7"), code=1)
+    assert "training.seed (use --seed)" in printed
+
+
+def test_without_a_test_file_the_validation_data_is_evaluated(
+    rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = ("train", "--model", checkpoint, "--train-file", films, "--output", run, "--epochs", "0.1")
+    rosewood(*words, "--max-length", "16")
+    assert "validation" in rosewood("evaluate", run)
+    assert "there is no run or checkpoint" in rosewood("evaluate", run, tmp_path / "none", code=1)

@@ -280,5 +280,5 @@ def test_explanations_and_memory() -> None:
 
 
 def test_published_training_settings_are_accepted(tmp_path: Path) -> None:
-    args = arguments(tmp_path, **load_recipe("child-tuning-d:paper").training)
+    args = arguments(tmp_path, **load_recipe("child-tuning-d:large").training)
     assert (args.get_warmup_steps(100), args.learning_rate, args.max_grad_norm) == (6, 1e-5, 0.0)

@@ -42,6 +42,8 @@ def evaluate(
     """
     from rosewood.evaluation.table import render
 
+    for run in runs:  # all of them before the first, which may take minutes
+        _check(run, task)
     evaluations = {}
     for run in runs:
         evaluations[run] = evaluate_one(run, task, data_dir, size, batch_size, typo_rate, seed)
@@ -65,10 +67,6 @@ def evaluate_one(
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     directory = Path(run)
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
-    if info is not None and info.status != "finished":
-        raise RunError(
-            f"{run} is not finished ({info.status}): continue it with rosewood train --output {run} --resume"
-        )
     model, tokenizer = load_classifier(str(directory / "model") if info else run)
     folder = str(data_dir) if data_dir else (info.data_dir if info else None)
     evaluation = run_suite(
@@ -85,6 +83,23 @@ def evaluate_one(
     if info:
         evaluation.save(directory / "evaluation.json")
     return evaluation
+
+
+def _check(run: str, task: str | None) -> None:
+    """Whether a run can be evaluated, said before any work."""
+    from rosewood.results import RunInfo
+
+    directory = Path(run)
+    if (directory / "run.json").exists():
+        status = RunInfo.load(directory / "run.json").status
+        if status != "finished":
+            advice = f"continue it with rosewood train --output {run} --resume"
+            raise RunError(f"{run} is not finished ({status}): {advice}")
+        return
+    looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
+    if looks_like_a_path and not directory.exists():
+        raise RunError(f"there is no run or checkpoint {run}")
+    _task(run, task, None)
 
 
 def _task(run: str, name: str | None, directory: Path | None) -> Task:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ TRAINING = "Training"
 
 @app.command(epilog=EXAMPLES)
 def train(
+    context: typer.Context,
     recipe: str | None = typer.Option(
         None, help="A recipe of `rosewood list recipes`, NAME:VARIANT, or a YAML file.", show_default="vanilla"
     ),
@@ -96,7 +96,9 @@ def train(
     from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 
     if resume:
-        others = [word for word in sys.argv[2:] if word.startswith("-") and word not in ("--resume", "--output", "-o")]
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        others = [f"--{name.replace('_', '-')}" for name in given if name not in ("resume", "output")]
         if output is None or others:
             raise RunError(
                 "--resume takes its settings from the run: rosewood train --output RUN --resume"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from rosewood.divergence import forward_kl, midpoint_kl, symmetric_kl
+from rosewood.divergence import forward_kl, midpoint_kl, one_output_problems, symmetric_kl
 from rosewood.draws import Replay
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender
@@ -121,6 +121,9 @@ class Consistency(Objective):
         if self.share_dropout:
             lines.append("all passes have the same dropout")
         return lines
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        return one_output_problems(model, "objective consistency") if self.divergence_weight else []
 
     def problems(self, stage: Stage) -> list[str]:
         found = []

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.candidates import candidate_names
-from rosewood.divergence import symmetric_kl
+from rosewood.divergence import one_output_problems, symmetric_kl
 from rosewood.errors import RecipeError
 from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
@@ -106,6 +106,8 @@ class Rose(Selection):
             candidate_names(model, self.parameters)
         except RecipeError as error:
             found.append(str(error))
+        if self.reads_first:
+            found += one_output_problems(model, "selection rose")
         if not self.reads_first or self.risk_term != "dropout":
             return found
         if self.dropout is not None and not any(dropout_sites(model)):
@@ -123,9 +125,12 @@ class Rose(Selection):
         own_probe = self.reads_first and self.risk_term == "dropout" and divergence != PROBE
         probe = Cost(forward=0 if stage.objective.clean_passes(stage) > 1 else 1, backward=2) if own_probe else Cost()
         # A term that shares the total with others is read by a backward of its own, over the same graphs.
-        shares = divergence is not None or bool(stage.anchors)
+        shares = divergence is not None or any(not anchor.changes_weights for anchor in stage.anchors)
         split = (self.reads_first and not own_probe) or (self.reads_second and shares)
         return probe.plus(Cost(backward=stage.objective.cost(stage).backward)) if split else probe
+
+    def reads_apart(self, stage: Stage) -> bool:
+        return self.cost(stage).backward > 0
 
     def memory(self) -> str:
         second_graph = "second graph, candidate gradients" if self.reads_first else ""

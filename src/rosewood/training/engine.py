@@ -119,7 +119,6 @@ class Engine:
             self._current.selector.leave()
             for tether in self._current.tethers:
                 tether.leave()
-            self._current = None
 
     @property
     def _run(self) -> StageRun:
@@ -221,7 +220,7 @@ class Engine:
             if isinstance(optimizer, MaskedAdamW):
                 optimizer.multipliers = {}
             if masks is not None:
-                _multiply([readings.gradients[TOTAL][name] for name in masks.names], masks)
+                _multiply(readings.gradients[TOTAL], masks)
         return {"terms": self._sums} | run.selector.log()
 
     def after_optimizer_step(self, moment: Moment) -> None:
@@ -248,9 +247,11 @@ class Engine:
 def _multipliers(masks: Masks, parameters: Mapping[str, nn.Parameter]) -> dict[Tensor, float | Tensor]:
     # One transfer of a few hundred numbers per step: the price of freezing whole tensors without touching them.
     values = masks.values.tolist() if isinstance(masks.values, Tensor) else masks.values
-    return {parameters[name]: value for name, value in zip(masks.names, values, strict=True)}
+    return {parameters[name]: value for name, value in zip(masks.names, values, strict=True) if name in parameters}
 
 
-def _multiply(gradients: list[Tensor], masks: Masks) -> None:
+def _multiply(gradients: Mapping[str, Tensor], masks: Masks) -> None:
     values = list(masks.values.unbind()) if isinstance(masks.values, Tensor) else masks.values
-    torch._foreach_mul_(gradients, values)
+    present = [(gradients[name], value) for name, value in zip(masks.names, values, strict=True) if name in gradients]
+    if present:
+        torch._foreach_mul_([gradient for gradient, _ in present], [value for _, value in present])

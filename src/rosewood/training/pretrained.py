@@ -23,7 +23,7 @@ def load_pretrained(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, 
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # a new head is what we want, not a reason for a warning
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         set_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(
             path,
@@ -32,6 +32,7 @@ def load_pretrained(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, 
             label2id={label: i for i, label in enumerate(task.labels)},
             ignore_mismatched_sizes=True,
             use_safetensors=True,
+            trust_remote_code=False,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise RunError(

@@ -74,11 +74,12 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
     _check_room(output, overwrite)
     data = _load_data(plan)
-    existed = output.exists()
+    existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
     try:
         trainer = _trainer(plan, data, output, minutes_per_checkpoint)
     except BaseException:
-        shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
+        if not had_checkpoints:  # the trainer makes the folder; an older run may need what is in it
+            shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
         raise
     if existed:
         shutil.rmtree(output)
@@ -162,7 +163,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
     return {
         "recipe": plan.recipe.name,
         "task": plan.task.name,
-        "model": plan.model,
+        "model": str(Path(plan.model).resolve()) if Path(plan.model).is_dir() else plan.model,
         "seed": plan.seed,
         "data_dir": None if plan.data_dir is None else str(Path(plan.data_dir).resolve()),
         "train_size": plan.train_size,
@@ -234,6 +235,10 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
     defaults["dataloader_pin_memory"] = torch.cuda.is_available()
+    taken = {"output_dir": "--output", "seed": "--seed"}
+    clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
+    if clash:
+        raise RunError(f"a run sets these itself: {', '.join(clash)}")
     fixed = {"output_dir": str(output / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
     try:
         return TrainingArguments(**(defaults | settings | fixed))

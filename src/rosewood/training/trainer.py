@@ -62,6 +62,11 @@ class RobustTrainer(Trainer):
     # What the Trainer builds before it trains.
 
     def _check_arguments(self) -> None:
+        if self.args.world_size > 1 and any(stage.selection.reads_apart(stage) for stage in self.recipe.all_stages()):
+            raise RecipeError(
+                f"recipe {self.recipe.name} reads the gradient of single terms, which is not yet averaged over several "
+                "processes: train it in one process, or choose rose-second or a recipe without the selection rose"
+            )
         perturbs = any(stage.perturbation is not None for stage in self.recipe.all_stages())
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         reentrant = self.args.gradient_checkpointing and checkpointing.get("use_reentrant")
@@ -148,7 +153,9 @@ class RobustTrainer(Trainer):
         self._micro_batch = 0
         bare = getattr(self.optimizer, "optimizer", self.optimizer)  # inside accelerate's wrapper
         if bare is not None:
-            # Inside the optimiser's own step, so that a step the loss scaler skips selects nothing.
+            # Inside the optimiser's own step, so that a step the loss scaler skips selects nothing; a fused kernel
+            # would otherwise be called for such a step too.
+            bare._step_supports_amp_scaling = False
             hooks = bare.register_step_pre_hook(self._before_optimizer_step), bare.register_step_post_hook(self._after)
             for old in getattr(self, "_hooks", ()):
                 old.remove()
