@@ -19,7 +19,7 @@ import rosewood.selections.rose as rose_module
 from rose_oracle import Oracle, Settings, bert_candidates, undecayed
 from rosewood.errors import RecipeError
 from rosewood.model_dropout import DropoutSetting, has_dropout
-from rosewood.recipe import load_recipe
+from rosewood.recipe import build_recipe, load_recipe
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 
@@ -248,3 +248,19 @@ def test_a_skipped_step_leaves_no_terms_behind(tmp_path: Path) -> None:
     losses = {record["step"]: record["terms"]["ce"] for record in map(json.loads, path.read_text().splitlines())}
     assert set(losses) == {1, 3, 4}
     assert losses[3] < 1.2, "the mean cross-entropy of one step, not the sum of two"
+
+
+def test_a_step_that_the_scaler_skips_leaves_no_trace_in_a_recipe_with_a_stock_optimiser(tmp_path: Path) -> None:
+    """A fused kernel would be called for the skipped step too, and RoAST would add infinities to its importances."""
+    recipe = build_recipe({"name": "roast only", "selection": "roast"})
+    trainer = scaled_run(recipe, tmp_path, max_steps=4, gradient_accumulation_steps=1, optim="adamw_torch_fused")
+
+    def overflow(gradient: Tensor) -> Tensor:
+        return gradient * torch.inf if trainer.state.global_step == 1 else gradient
+
+    next(trainer.model.bert.encoder.layer.parameters()).register_hook(overflow)
+    trainer.train()
+    assert trainer._engine is not None
+    assert trainer._engine.state_dict()["selection.importance"].isfinite().all()
+    parameter = trainer.model.classifier.weight
+    assert int(trainer.optimizer.state[parameter]["step"]) == 3
