@@ -145,6 +145,7 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
         if variant not in variants:
             raise RecipeError(f"recipe {name} has no variant {variant!r}: {closest(variant, list(variants))}")
         chosen |= variants[variant]
+        spec = spec | {"name": f"{name}:{variant}"}
     return build_recipe(spec, chosen | dict(overrides or {}))
 
 

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from rosewood.cli import main
 from tiny_text import save_tiny_checkpoint
 
 Rosewood = Callable[..., str]
-
-
-@pytest.fixture
-def rosewood(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rosewood:
-    """Types a command, checks its exit code, and returns what it printed."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
-
-    def run(*words: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["rosewood", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed.out + printed.err
-        return printed.out + printed.err
-
-    return run
 
 
 def test_train_average_evaluate(rosewood: Rosewood, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from rosewood.cli import main
 from tiny_text import save_tiny_checkpoint
 
 Rosewood = Callable[..., str]
@@ -32,23 +31,6 @@ def films(tmp_path: Path) -> Path:
     file = tmp_path / "films.csv"
     file.write_text("\n".join(["text,label", *rows]) + "\n")
     return file
-
-
-@pytest.fixture
-def rosewood(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rosewood:
-    """Types a command, checks its exit code, and returns what it printed."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
-
-    def run(*words: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["rosewood", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) == code, printed.out + printed.err
-        return printed.out + printed.err
-
-    return run
 
 
 def training(films: Path, checkpoint: Path, output: Path, *more: object) -> tuple[object, ...]:

@@ -128,7 +128,7 @@ def train(
                 early_stopping=early_stopping,
                 arguments=arguments,
             )
-            output = output or Path("runs") / f"{plan.recipe.name}-{plan.task.name}-seed{seed}"
+            output = output or Path("runs") / f"{plan.recipe.name.replace(':', '-')}-{plan.task.name}-seed{seed}"
             info = start_run(plan, output, overwrite)
     except Interrupted:
         console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
