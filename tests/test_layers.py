@@ -11,7 +11,7 @@ import rosewood
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
-    *("flat", "importance"),
+    *("flat", "importance", "processes"),
     *("draws", "sites"),
     *("pretrained_part",),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from rosewood.flat import flat_like
+from rosewood.processes import average_
 from rosewood.protocol import Batch, Call
 
 
@@ -41,7 +42,8 @@ class SquaredGradients:
         of all of them.
         """
         for batches in steps:
-            gradients = _averaged_over_processes(self._mean_gradients(call, model, batches))
+            gradients = self._mean_gradients(call, model, batches)
+            average_(gradients)
             self.add(gradients if clip_each_norm is None else _each_clipped(gradients, clip_each_norm))
 
     def _mean_gradients(self, call: Call, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
@@ -52,15 +54,6 @@ class SquaredGradients:
             found = list(torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True))
             total = list(torch._foreach_add(total, found)) if total else found
         return total
-
-
-def _averaged_over_processes(gradients: list[Tensor]) -> list[Tensor]:
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return gradients
-    shares = list(torch._foreach_div(gradients, distributed.get_world_size()))
-    for share in shares:
-        distributed.all_reduce(share)
-    return shares
 
 
 def _each_clipped(gradients: list[Tensor], limit: float) -> list[Tensor]:

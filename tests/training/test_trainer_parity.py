@@ -227,20 +227,3 @@ def test_the_old_hf_form_without_a_selection(tmp_path: Path) -> None:
         for form in ("torch", "hf")
     }
     assert list(differing(forms["torch"], forms["hf"]))
-
-
-@pytest.mark.parametrize(
-    ("recipe", "refused"), [("rose-ensemble", True), ("r-drop+rose-second", True), ("rose-second", False)]
-)
-def test_several_processes_are_refused_where_masks_would_differ(
-    recipe: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TrainingArguments, "world_size", 2)
-    args = arguments(tmp_path)
-    if refused:
-        with pytest.raises(
-            RecipeError, match="reads the gradient of single terms, which is not yet averaged over several"
-        ):
-            RobustTrainer(model=tiny_bert(), args=args, recipe=recipe)
-    else:
-        RobustTrainer(model=tiny_bert(), args=args, recipe=recipe)

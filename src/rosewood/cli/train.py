@@ -92,6 +92,7 @@ def train(
 
     Any other training argument of transformers is a setting too: --set training.bf16=true.
     """
+    from rosewood.processes import is_first
     from rosewood.recipe import load_recipe, parse_overrides
     from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 
@@ -111,7 +112,7 @@ def train(
         "gradient_accumulation_steps": accumulation_steps,
     }
     arguments: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    console = Console()
+    console = Console(quiet=not is_first())
     try:
         if resume and output is not None:
             info = resume_run(output)
@@ -133,7 +134,8 @@ def train(
     except Interrupted:
         console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
         raise typer.Exit(130) from None
-    report(output, info.seconds or 0.0, console)
+    if is_first():
+        report(output, info.seconds or 0.0, console)
 
 
 def _task(name: str | None, files: dict[str, Path | None], text_columns: list[str], label_column: str) -> Task:

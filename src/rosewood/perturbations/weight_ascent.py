@@ -23,7 +23,7 @@ class WeightAscent(Perturbation):
     """w + e with e = rho g / (|g| + 1e-12), g the gradient of the loss (SAM, Foret et al., 2021, Eq. 2; AdvWeight).
 
     |g| is one norm over all trainable tensors but the word embeddings, which do not move, as in the RoAST
-    repository. Under gradient accumulation and on several processes, each micro-batch ascends by its own gradient.
+    repository. Under gradient accumulation each micro-batch, of all processes together, ascends by its own gradient.
     """
 
     rho: Annotated[float, Field(ge=0)] = 0.05

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rosewood.processes import average_
 from rosewood.protocol import (
     Batch,
     Call,
@@ -146,6 +147,7 @@ class Engine:
         if last:
             loss = loss + self._weight_terms(at)
             self._gradients.finish()
+            average_(list(self._sums.values()))
         return loss
 
     def _passes(self, call: Call, batch: Batch, at: Progress, micro_batches: int) -> Tensor:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from rosewood.processes import average_, completed
 from rosewood.protocol import Term
 
 TOTAL = "total"
@@ -92,23 +93,35 @@ class Gradients:
         found = torch.autograd.grad(
             self._scale(value), list(self._parameters.values()), retain_graph=retain_graph, allow_unused=True
         )
-        return {name: g for name, g in zip(self._parameters, found, strict=True) if g is not None}
+        return self._mean({name: g for name, g in zip(self._parameters, found, strict=True) if g is not None})
+
+    def _mean(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Their means over all processes, in place."""
+        found = completed(gradients, self._parameters)
+        average_(list(found.values()))
+        return found
+
+    def _means(self) -> dict[str, dict[str, Tensor]]:
+        return {term: self._mean(buffer) for term, buffer in self._buffers.items()}
 
     @contextmanager
     def isolated(self, pull_back: Callable[[Mapping[str, Tensor]], None] | None = None) -> Iterator[dict[str, Tensor]]:
         """Keep the gradients of what happens inside apart from those before, until the end.
 
-        `pull_back` changes them in place before they are merged. The mapping that is handed out holds the gradients
-        of the total of this block once it is left.
+        `pull_back` changes them in place before they are merged. Without it, the mapping that is handed out holds, once
+        the block is left, the gradients of its total over all processes.
         """
-        before = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
+        before = self._found()
         buffers, self._buffers = self._buffers, {}
         for parameter in self._parameters.values():
             parameter.grad = None
         total: dict[str, Tensor] = {}
         yield total
-        fresh = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
-        if pull_back is not None:
+        fresh = self._found()
+        if pull_back is None:
+            # What is averaged here stays as it is when the whole step is averaged.
+            fresh, self._buffers = self._mean(fresh), self._means()
+        else:
             for group in (fresh, *self._buffers.values()):
                 pull_back(group)
         total.update(fresh)
@@ -124,12 +137,19 @@ class Gradients:
             self._parameters[name].grad = gradient
 
     def finish(self) -> None:
-        """Once an optimiser step, after the last micro-batch: add the weighted terms that were read on their own."""
+        """Once an optimiser step, after the last micro-batch: average over all processes, then add the weighted terms
+        that were read on their own."""
+        for name, gradient in self._mean(self._found()).items():
+            self._parameters[name].grad = gradient
+        self._buffers = self._means()
         for term, weight in self._weights.items():
             if weight == 0:
                 continue
             buffer = self._buffers[term]
             torch._foreach_add_([self._total(name) for name in buffer], list(buffer.values()), alpha=weight)
+
+    def _found(self) -> dict[str, Tensor]:
+        return {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
 
     def _total(self, name: str) -> Tensor:
         parameter = self._parameters[name]
@@ -139,7 +159,7 @@ class Gradients:
 
     def readings(self) -> dict[str, dict[str, Tensor]]:
         """term -> parameter -> gradient as stored; `total` is what the optimiser will see."""
-        total = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
+        total = self._found()
         return {TOTAL: total} | dict.fromkeys(self._same_as_total, total) | self._buffers
 
     def factors(self, clip: Tensor, loss_scale: float) -> dict[str, Tensor]:

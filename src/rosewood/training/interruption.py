@@ -10,6 +10,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from rosewood.processes import anywhere
+
 
 class Interrupted(BaseException):
     """Training was asked to stop and has saved a checkpoint; not an Exception, so that nothing swallows it."""
@@ -44,7 +46,10 @@ class SaveAndStop(TrainerCallback):
                 self._previous[number] = signal.signal(number, self._stop)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._stopping or time.monotonic() - self._saved > self._seconds:
+        due = time.monotonic() - self._saved > self._seconds
+        # A checkpoint is written by all processes together, and they get a signal at different moments.
+        self._stopping, due = anywhere([self._stopping, due], args.device)
+        if self._stopping or due:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -33,6 +33,7 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
+from rosewood.processes import is_first
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import Metrics, RunInfo
 from rosewood.training.interruption import Interrupted, SaveAndStop
@@ -72,20 +73,22 @@ class Plan:
 
 def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
-    _check_room(output, overwrite)
+    if is_first():
+        _check_room(output, overwrite)
     data = _load_data(plan)
     existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
     try:
         trainer = _trainer(plan, data, output, minutes_per_checkpoint)
     except BaseException:
-        if not had_checkpoints:  # the trainer makes the folder; an older run may need what is in it
+        if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
         raise
-    if existed:
-        shutil.rmtree(output)
-    output.mkdir(parents=True, exist_ok=True)
-    plan.recipe.save(output / "recipe.yaml")
-    (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
+    if is_first():
+        if existed:
+            shutil.rmtree(output)
+        output.mkdir(parents=True, exist_ok=True)
+        plan.recipe.save(output / "recipe.yaml")
+        (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
     return _train(trainer, _describe(plan, data), output, None)
 
 
@@ -202,7 +205,8 @@ def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float)
 
 def _train(trainer: RobustTrainer, info: RunInfo, output: Path, checkpoint: str | None) -> RunInfo:
     info = info.model_copy(update={"status": "running"})
-    info.save(output / "run.json")
+    if is_first():
+        info.save(output / "run.json")
     began = time.monotonic()
     status = "interrupted"
     try:
@@ -217,8 +221,10 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, checkpoint: str 
         info = info.model_copy(
             update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": _peak_memory()}
         )
-        info.save(output / "run.json")
-    shutil.rmtree(output / "checkpoints", ignore_errors=True)
+        if is_first():
+            info.save(output / "run.json")
+    if is_first():
+        shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return info
 
 
@@ -235,6 +241,7 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
     defaults["dataloader_pin_memory"] = torch.cuda.is_available()
+    defaults["use_cpu"] = not torch.accelerator.is_available()  # several processes without one meet only if told
     taken = {"output_dir": "--output", "seed": "--seed"}
     clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
     if clash:
@@ -253,13 +260,15 @@ def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
 
 def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> None:
     final = _last_evaluation(trainer)
-    Metrics(
+    metrics = Metrics(
         steps=trainer.state.global_step,
         epochs=trainer.state.epoch or 0.0,
         train_loss=train_loss,
         validation_accuracy=final.get("eval_accuracy"),
         validation_loss=final.get("eval_loss"),
-    ).save(output / "metrics.json")
+    )
+    if is_first():
+        metrics.save(output / "metrics.json")
     trainer.save_model(str(output / "model"))
 
 

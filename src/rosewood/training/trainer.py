@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import torch
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import Trainer, get_scheduler
 from transformers.training_args import OptimizerNames
 
-from rosewood.errors import RecipeError
+from rosewood.errors import RecipeError, RunError
+from rosewood.processes import together
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.engine import Engine, Moment
@@ -52,7 +55,8 @@ class RobustTrainer(Trainer):
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
         self._check_arguments()
-        self.history = History(None if history_file is None else Path(history_file))
+        writes = history_file is not None and self.is_world_process_zero()
+        self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
         self._pretrained = self._snapshot()
         self._engine: Engine | None = None
         self._micro_batch = 0
@@ -62,10 +66,10 @@ class RobustTrainer(Trainer):
     # What the Trainer builds before it trains.
 
     def _check_arguments(self) -> None:
-        if self.args.world_size > 1 and any(stage.selection.reads_apart(stage) for stage in self.recipe.all_stages()):
-            raise RecipeError(
-                f"recipe {self.recipe.name} reads the gradient of single terms, which is not yet averaged over several "
-                "processes: train it in one process, or choose rose-second or a recipe without the selection rose"
+        if together() and self.args.world_size == 1:
+            raise RunError(
+                "this is one of several processes, but TrainingArguments sees only one, so each would train on all of "
+                "the data: without an accelerator, pass use_cpu=True"
             )
         perturbs = any(stage.perturbation is not None for stage in self.recipe.all_stages())
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
@@ -165,7 +169,7 @@ class RobustTrainer(Trainer):
         dataset: Any = self.train_dataset  # the argument has lost the columns that the model does not take
         if self.args.train_sampling_strategy == "group_by_length" and "length" in getattr(dataset, "column_names", ()):
             # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
-            batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+            batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
             seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
             return LengthGroupedSampler(dataset["length"], batch, seed)
         return super()._get_train_sampler(train_dataset)
@@ -192,7 +196,10 @@ class RobustTrainer(Trainer):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
         rows = len(next(iter(inputs.values())))
         examples = rows * self.current_gradient_accumulation_steps * self.args.world_size
-        loss = self._engine.micro_batch(call, inputs, self._moment(examples))
+        # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
+        alone = model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+        with alone:
+            loss = self._engine.micro_batch(call, inputs, self._moment(examples))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         return loss
 

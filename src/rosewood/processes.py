@@ -1,0 +1,72 @@
+"""Means over the processes that train together; a process alone has nothing to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed.tensor import DTensor
+
+MESSAGE_ELEMENTS = 2**24
+
+
+def together() -> bool:
+    """Whether there is more than one process."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes files and talks; known before the processes have met."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def average_(tensors: Sequence[Tensor]) -> None:
+    """Replace each tensor, in place, by its mean over all processes, which must hand in the same shapes in order.
+
+    Sharded tensors are left alone: whoever shards them has reduced them.
+    """
+    if not together():
+        return
+    for message in _messages([tensor for tensor in tensors if not isinstance(tensor, DTensor)]):
+        whole = torch.cat([tensor.flatten() for tensor in message]).div_(distributed.get_world_size())
+        distributed.all_reduce(whole)
+        pieces = whole.split([tensor.numel() for tensor in message])
+        torch._foreach_copy_(message, [piece.view_as(part) for piece, part in zip(pieces, message, strict=True)])
+
+
+def anywhere(present: Sequence[bool], device: torch.device) -> list[bool]:
+    """Which of some things hold on any process."""
+    if not together():
+        return list(present)
+    votes = torch.tensor(present, dtype=torch.uint8, device=device)
+    distributed.all_reduce(votes, distributed.ReduceOp.MAX)
+    return [bool(vote) for vote in votes.tolist()]
+
+
+def completed(gradients: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gradients by name in the order of `like`, with zeros for those that only other processes have."""
+    if not together():
+        return dict(gradients)
+    device = next(iter(like.values())).device
+    wanted = anywhere([name in gradients for name in like], device)
+    return {
+        name: gradients[name] if name in gradients else torch.zeros_like(one)
+        for (name, one), has in zip(like.items(), wanted, strict=True)
+        if has
+    }
+
+
+def _messages(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Parts of one type that are large enough to be worth a message and small enough to be copied."""
+    part: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if part and (size + tensor.numel() > MESSAGE_ELEMENTS or tensor.dtype != part[0].dtype):
+            yield part
+            part, size = [], 0
+        part.append(tensor)
+        size += tensor.numel()
+    if part:
+        yield part
