@@ -17,6 +17,7 @@ COMPONENTS = (
 )
 # From the top down; a module may import whatever stands in a lower row.
 LAYERS: list[tuple[str, ...]] = [
+    ("__main__",),
     ("cli",),
     ("experiments", "report"),
     ("analysis",),

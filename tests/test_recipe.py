@@ -149,6 +149,7 @@ def message(spec: dict[str, Any], overrides: dict[str, Any] | None = None) -> st
         ),
         ({"training": {"learning_rat": 1}}, "training.learning_rat: no such training argument; did you mean learning"),
         ({"optimizer_form": "jax"}, "optimizer_form: expected torch or hf, got 'jax'"),
+        ({"attention_mask": False}, "attention_mask: expected given or absent, got False"),
         ({"anchors": "x"}, "anchors: expected a list such as [mixout], got 'x'"),
         ({"objective": None}, "objective: expected the name of a component, got nothing"),
         ({"objective": 3}, "objective: expected a name, or a mapping with a name and settings, got 3"),

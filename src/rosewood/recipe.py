@@ -18,6 +18,7 @@ from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, 
 from rosewood.registry import component
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
+SWITCHES = {"optimizer_form": ("torch", "hf"), "attention_mask": ("given", "absent")}  # the default first
 PARTS = ("objective", "perturbation", "selection", "anchors")
 DEFAULT_PARTS: dict[str, Any] = {
     "objective": "cross_entropy",
@@ -49,6 +50,7 @@ class Recipe:
     `training` holds the published training arguments (names of transformers.TrainingArguments), `variants` named
     overrides such as a paper's per-task settings, and `vanilla_when` the overrides under which the recipe is plain
     fine-tuning. A recipe with `stages` runs them one after the other; its own parts are then those of the last.
+    `attention_mask="absent"` lets the model attend to padding, in training and evaluation, as RoAST's code does.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Recipe:
     anchors: tuple[Anchor, ...] = ()
     stages: tuple[Stage, ...] = ()
     optimizer_form: Literal["torch", "hf"] = "torch"
+    attention_mask: Literal["given", "absent"] = "given"
     training: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     summary: str = ""
@@ -112,7 +115,7 @@ class Recipe:
         plain |= _parts_to_dict(self)
         if self.stages:
             plain["stages"] = [{"share": stage.share} | _parts_to_dict(stage) for stage in self.stages]
-        plain["optimizer_form"] = self.optimizer_form
+        plain |= {switch: getattr(self, switch) for switch in SWITCHES}
         plain["training"] = dict(self.training)
         plain["citation"] = self.citation
         plain["deviations"] = list(self.deviations)
@@ -181,9 +184,12 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
     problems += [f"{key}: no such entry in a recipe; {closest(key, known)}" for key in plain if key not in known]
     parts = _build_parts(plain, DEFAULT_PARTS, "", problems)
     stages = tuple(_build_stage(stage, plain, i, problems) for i, stage in enumerate(plain.get("stages") or []))
-    form = plain.get("optimizer_form", "torch")
-    if form not in ("torch", "hf"):
-        problems.append(f"optimizer_form: expected torch or hf, got {form!r}")
+    switches = {switch: plain.get(switch, values[0]) for switch, values in SWITCHES.items()}
+    problems += [
+        f"{switch}: expected {' or '.join(SWITCHES[switch])}, got {value!r}"
+        for switch, value in switches.items()
+        if value not in SWITCHES[switch]
+    ]
     training = _check_training(plain.get("training") or {}, problems)
     name = str(plain.get("name", "recipe"))
     _raise_all(name, problems)
@@ -193,7 +199,7 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
         name=name,
         **parts,
         stages=stages,
-        optimizer_form=form,
+        **switches,
         training=training,
         title=str(plain.get("title") or name),
         summary=str(plain.get("summary", "")),

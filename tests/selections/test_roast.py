@@ -373,7 +373,7 @@ def test_the_recipe_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
 
 
 MEASURE = """
-import resource, time
+import resource
 import torch
 from torch import nn
 from rosewood.protocol import Progress, Readings, Run
@@ -395,14 +395,13 @@ readings = Readings({"total": {}}, {"total": one}, one, {}, 0.9, Progress(0, 1, 
 start(1000).masks(readings)
 n = 10_000_000
 selector = start(n)
-before, clock = peak(), time.perf_counter()
+before = peak()
 selector.masks(readings)
-print((peak() - before) / 4 / n, time.perf_counter() - clock)
+print((peak() - before) / 4 / n)
 """
 
 
-def test_ten_million_ranks_take_seconds_and_less_than_four_floats_each() -> None:
+def test_ten_million_ranks_take_less_than_four_floats_each() -> None:
     done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-    floats, seconds = map(float, done.stdout.split())
+    floats = float(done.stdout)
     assert floats < 4, f"{floats:.2f} floats of scratch memory for each candidate"
-    assert seconds < 30, f"{seconds:.1f} s"

@@ -227,3 +227,26 @@ def test_the_old_hf_form_without_a_selection(tmp_path: Path) -> None:
         for form in ("torch", "hf")
     }
     assert list(differing(forms["torch"], forms["hf"]))
+
+
+class Padded(TinyData):
+    """The last three tokens of every text are padding."""
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        example = super().__getitem__(i)
+        example["attention_mask"][-3:] = 0
+        return example
+
+
+class Unmasked(Padded):
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return {key: value for key, value in super().__getitem__(i).items() if key != "attention_mask"}
+
+
+def test_an_absent_attention_mask_lets_the_model_attend_to_padding(tmp_path: Path) -> None:
+    absent = load_recipe("advembed", {"attention_mask": "absent"})
+    without = trained(absent, tmp_path, data=Padded(), max_steps=3)
+    expected = weights(trained("advembed", tmp_path, data=Unmasked(), max_steps=3).model)
+    assert not list(differing(weights(without.model), expected))
+    assert list(differing(weights(trained("advembed", tmp_path, data=Padded(), max_steps=3).model), expected))
+    assert without.evaluate(Padded())["eval_loss"] == without.evaluate(Unmasked())["eval_loss"]

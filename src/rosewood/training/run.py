@@ -185,6 +185,9 @@ def _task_yaml(task: Task) -> str:
 def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed)
+    if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
     stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
     trainer = RobustTrainer(

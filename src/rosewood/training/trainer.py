@@ -176,6 +176,12 @@ class RobustTrainer(Trainer):
 
     # One step.
 
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        prepared = super()._prepare_inputs(inputs)
+        if self.recipe.attention_mask == "absent":
+            prepared = {name: value for name, value in prepared.items() if name != "attention_mask"}
+        return prepared
+
     def _moment(self, examples: int = 1) -> Moment:
         epoch = int((self.state.epoch or 0.0) + 1e-9)
         return Moment(
