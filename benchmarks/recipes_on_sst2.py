@@ -1,7 +1,8 @@
-"""Every recipe on the same 3,200 SST-2 sentences: clean and AdvGLUE accuracy, seconds, and the ratio to vanilla.
+"""Every recipe on the same 3,200 SST-2 sentences: clean and AdvGLUE accuracy, seconds, and the step's ratio to vanilla.
 
 Each recipe is a run directory, so the script can be stopped and started again, and several may work side by side on
-different recipes; finished runs are only read. The learning rate is the same for all.
+different recipes; finished runs are only read. The learning rate is the same for all. Seconds depend on what else the
+machine does, so the ratio is that of step_cost.json, measured in turns.
 
     python benchmarks/recipes_on_sst2.py --data-dir $ROSEWOOD_DATA --output runs/sst2 --table docs/recipes-sst2.json
 """
@@ -23,6 +24,7 @@ from rosewood.results import Evaluation, Metrics, RunInfo
 from rosewood.training.run import Plan, finish_run
 
 TRAIN_SIZE, EPOCHS, LEARNING_RATE, LENGTH = 3200, 2.0, 2e-4, 128
+STEP_COST = Path(__file__).with_name("step_cost.json")
 SETS = ("test", "advglue")
 
 
@@ -62,11 +64,11 @@ def row(recipe: str, output: Path) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    vanilla = next((r["seconds"] for r in rows if r["recipe"] == "vanilla"), None)
+    steps = json.loads(STEP_COST.read_text(encoding="utf-8"))["steps"]
     lines = ["| recipe | clean | AdvGLUE (95 % interval) | seconds | ratio |", "| --- | --- | --- | --- | --- |"]
     for r in rows:
         low, high = r["advglue_interval"]
-        ratio = f"{r['seconds'] / vanilla:.1f}" if vanilla else "-"
+        ratio = f"{steps[r['recipe']]['ratio']:.2f}" if r["recipe"] in steps else "-"
         lines.append(
             f"| {r['recipe']} | {100 * r['clean']:.1f} "
             f"| {100 * r['advglue']:.1f} ({100 * low:.1f} to {100 * high:.1f}) | {r['seconds']:.0f} | {ratio} |"
