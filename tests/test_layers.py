@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     COMPONENTS,
     ("data",),
     ("recipe", "registry", "recipes"),
-    ("errors",),
+    ("errors", "durable"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}
 # The vocabulary of recipes: they describe components, and components may look at the recipe they are part of.
@@ -70,9 +70,9 @@ def running(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def allowed(importer: str, imported: str) -> bool:
-    if importer == imported or imported in ("results", "errors"):
+    if importer == imported or imported in ("results", "errors", "durable"):
         return True
-    if importer in ("results", "errors"):
+    if importer in ("results", "errors", "durable"):
         return False
     if {importer, imported} <= ACQUAINTED or {importer, imported} <= set(COMPONENTS):
         return True

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from rosewood.durable import sync
 from rosewood.errors import RunError
 
 Role = Literal["clean", "shift", "adversarial", "noise"]
@@ -52,6 +53,7 @@ class _Result(_Part):
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
+            sync(path.parent)
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
         finally:
@@ -149,6 +151,7 @@ class RunInfo(_Result):
     validation_size: Count
     max_length: Count
     early_stopping: Count | None = None
+    max_skipped_steps: Count = 10
     training_arguments: dict[str, Any]
     command: str
     versions: dict[str, str] = Field(default_factory=installed_versions)

@@ -85,6 +85,12 @@ def train(
         help="Stop after this many epochs without better validation accuracy, keep the best.",
         rich_help_panel=TRAINING,
     ),
+    max_skipped_steps: int = typer.Option(
+        10,
+        min=0,
+        help="Steps in a row that may be skipped because of NaN or infinity before the run ends.",
+        rich_help_panel=TRAINING,
+    ),
     resume: bool = typer.Option(False, "--resume", help="Continue the interrupted run in --output."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the run in --output."),
 ) -> None:
@@ -127,6 +133,7 @@ def train(
                 max_length=max_length,
                 seed=seed,
                 early_stopping=early_stopping,
+                max_skipped_steps=max_skipped_steps,
                 arguments=arguments,
             )
             output = output or Path("runs") / f"{plan.recipe.name.replace(':', '-')}-{plan.task.name}-seed{seed}"

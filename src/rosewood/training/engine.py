@@ -199,6 +199,14 @@ class Engine:
         self._sums |= {term.name: term.value.detach() for term in terms}
         return self._gradients.add(terms, {}, 1, complete=False)
 
+    def terms(self) -> dict[str, Tensor]:
+        """The value of each term in this optimiser step."""
+        return self._sums
+
+    def read_only_norms(self) -> dict[str, Tensor]:
+        """The size of each gradient that is read but moves no weight, and so is no part of the total."""
+        return self._gradients.read_only_norms()
+
     def before_optimizer_step(
         self, optimizer: torch.optim.Optimizer, moment: Moment, clip: Tensor, loss_scale: float
     ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.processes import average_, completed
-from rosewood.protocol import Term
+from rosewood.protocol import Term, stacked_norms
 
 TOTAL = "total"
 
@@ -161,6 +161,11 @@ class Gradients:
         """term -> parameter -> gradient as stored; `total` is what the optimiser will see."""
         total = self._found()
         return {TOTAL: total} | dict.fromkeys(self._same_as_total, total) | self._buffers
+
+    def read_only_norms(self) -> dict[str, Tensor]:
+        """The norm of each stored gradient that is no part of the total."""
+        buffers = {term: list(self._buffers[term].values()) for term, weight in self._weights.items() if weight == 0}
+        return {term: stacked_norms(buffer).norm() for term, buffer in buffers.items() if buffer}
 
     def factors(self, clip: Tensor, loss_scale: float) -> dict[str, Tensor]:
         """What turns each stored gradient into that of the unscaled, clipped term."""

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rosewood.errors import RunError
+
 
 class History:
     """Collects one record per optimiser step and appends them to a file, if there is one, on `flush`.
@@ -40,8 +42,14 @@ class History:
         records = [{key: _plain(value) for key, value in record.items()} for record in self._waiting]
         self._waiting = []
         if self.path is not None and records:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(record) + "\n" for record in records)
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(record) + "\n" for record in records)
+            except OSError as error:
+                raise RunError(
+                    f"cannot write {self.path}: {error.strerror}. Check the folder and the space left; a run goes on "
+                    "from its last checkpoint."
+                ) from error
         return records
 
 

@@ -8,6 +8,7 @@ import time
 from types import FrameType
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
 
 from rosewood.processes import anywhere
@@ -45,11 +46,19 @@ class SaveAndStop(TrainerCallback):
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._stop)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def _is_due(self, device: torch.device) -> bool:
         due = time.monotonic() - self._saved > self._seconds
         # A checkpoint is written by all processes together, and they get a signal at different moments.
-        self._stopping, due = anywhere([self._stopping, due], args.device)
-        if self._stopping or due:
+        self._stopping, due = anywhere([self._stopping, due], device)
+        return self._stopping or due
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # The last step of an epoch is saved after the epoch's evaluation, which a resumed run would leave out.
+        if self._is_due(args.device) and not float(state.epoch).is_integer():
+            control.should_save = True
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._is_due(args.device):
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -15,6 +15,8 @@ import shlex
 import shutil
 import sys
 import time
+import warnings
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,16 +28,19 @@ import yaml
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, EarlyStoppingCallback, EvalPrediction, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import TrainOutput
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.data.tokenize import tokenize
+from rosewood.durable import staged, staged_path
 from rosewood.errors import RunError
 from rosewood.processes import is_first
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import Metrics, RunInfo
+from rosewood.training.checkpoint import NoGoodCheckpointError
+from rosewood.training.full_disk import explained
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.progress import TrainingProgress
@@ -64,6 +69,7 @@ class Plan:
     max_length: int = 128
     seed: int = 0
     early_stopping: int | None = None
+    max_skipped_steps: int = 10
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def training_arguments(self) -> dict[str, Any]:
@@ -89,7 +95,7 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
         output.mkdir(parents=True, exist_ok=True)
         plan.recipe.save(output / "recipe.yaml")
         (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
-    return _train(trainer, _describe(plan, data), output, None)
+    return _train(trainer, _describe(plan, data), output)
 
 
 def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
@@ -107,6 +113,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
         max_length=info.max_length,
         seed=info.seed,
         early_stopping=info.early_stopping,
+        max_skipped_steps=info.max_skipped_steps,
         arguments=info.training_arguments,
     )
     data = _load_data(plan)
@@ -115,9 +122,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
         raise RunError(
             f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
         )
-    checkpoints = output / "checkpoints"
-    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    return _train(_trainer(plan, data, output, minutes_per_checkpoint), info, output, last)
+    return _train(_trainer(plan, data, output, minutes_per_checkpoint), info, output, resume=True)
 
 
 def finish_run(plan: Plan, output: Path) -> RunInfo:
@@ -134,7 +139,8 @@ def finish_run(plan: Plan, output: Path) -> RunInfo:
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+    holds_nothing = output.is_dir() and not any(path.is_file() for path in output.rglob("*"))
+    if not output.exists() or holds_nothing:  # folders without files are what a run killed at its start leaves
         return
     if not (output / "run.json").exists():
         raise RunError(f"{output} exists and is not a run of Rosewood: choose another --output")
@@ -173,6 +179,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "validation_size": plan.validation_size,
         "max_length": plan.max_length,
         "early_stopping": plan.early_stopping,
+        "max_skipped_steps": plan.max_skipped_steps,
         "training_arguments": plan.training_arguments(),
     }
 
@@ -195,6 +202,7 @@ def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float)
         args=_arguments(plan, output, has_validation="validation" in data),
         recipe=plan.recipe,
         history_file=output / "history.jsonl",
+        max_skipped_steps=plan.max_skipped_steps,
         train_dataset=encoded["train"],
         eval_dataset=encoded.get("validation"),
         processing_class=tokenizer,
@@ -206,14 +214,14 @@ def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float)
     return trainer
 
 
-def _train(trainer: RobustTrainer, info: RunInfo, output: Path, checkpoint: str | None) -> RunInfo:
+def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = False) -> RunInfo:
     info = info.model_copy(update={"status": "running"})
     if is_first():
         info.save(output / "run.json")
     began = time.monotonic()
     status = "interrupted"
     try:
-        result = trainer.train(resume_from_checkpoint=checkpoint)
+        result = _resumed(trainer, output) if resume else trainer.train()
         _save_outcome(trainer, result.metrics["train_loss"], output)
         status = "finished"
     finally:
@@ -224,11 +232,24 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, checkpoint: str 
         info = info.model_copy(
             update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": _peak_memory()}
         )
-        if is_first():
-            info.save(output / "run.json")
+        # Without room for the status, an unfinished run keeps the old one, and its own error is the one to tell.
+        with nullcontext() if status == "finished" else suppress(RunError):
+            if is_first():
+                info.save(output / "run.json")
     if is_first():
         shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return info
+
+
+def _resumed(trainer: RobustTrainer, output: Path) -> TrainOutput:
+    """Train from the last good checkpoint or, without one, again: it leads to the same weights, only later."""
+    try:
+        return trainer.train(resume_from_checkpoint=True)
+    except NoGoodCheckpointError as error:
+        warnings.warn(f"{error}; starting again from the beginning", stacklevel=2)
+    if is_first():
+        shutil.rmtree(output / "checkpoints", ignore_errors=True)
+    return trainer.train()
 
 
 def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
@@ -272,7 +293,12 @@ def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> No
     )
     if is_first():
         metrics.save(output / "metrics.json")
-    trainer.save_model(str(output / "model"))
+    place, size = output / "model", trainer.model.get_memory_footprint
+    with (
+        explained("the model", place, size, output / "checkpoints"),
+        staged(place) if trainer.args.should_save else nullcontext(),
+    ):
+        trainer.save_model(str(staged_path(place)))
 
 
 def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:

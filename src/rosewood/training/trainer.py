@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from accelerate.utils import broadcast_object_list
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import Trainer, get_scheduler
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
+from rosewood.durable import UNFINISHED, staged, staged_path
 from rosewood.errors import RecipeError, RunError
 from rosewood.processes import together
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.checkpoint import CHECKSUMS, NoGoodCheckpointError, damage, good_or_older, newest_good, seal
 from rosewood.training.engine import Engine, Moment
+from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
+from rosewood.training.full_disk import explained
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
@@ -37,7 +44,8 @@ class RobustTrainer(Trainer):
     the accumulated batches also for classification models (transformers 5.22 multiplies their loss by the number
     of accumulation steps).
 
-    `history_file` names a JSON Lines file that gets one record per optimiser step.
+    `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
+    not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class RobustTrainer(Trainer):
         *args: Any,
         recipe: str | Path | Recipe = "vanilla",
         history_file: str | Path | None = None,
+        max_skipped_steps: int = 10,
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
@@ -61,6 +70,10 @@ class RobustTrainer(Trainer):
         self._engine: Engine | None = None
         self._micro_batch = 0
         self._grad_norm: Tensor | None = None
+        self._skipped = SkippedSteps(max_skipped_steps)
+        self._skipping = False
+        self._suspect: str | None = None
+        self._writing_checkpoint = False
         self._unlogged: list[dict[str, Any]] = []
 
     # What the Trainer builds before it trains.
@@ -207,6 +220,9 @@ class RobustTrainer(Trainer):
         with alone:
             loss = self._engine.micro_batch(call, inputs, self._moment(examples))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
+        if self.accelerator.sync_gradients and self._skipped.may_end_now():
+            # Now, because clipping spreads a NaN to the gradients of all parameters.
+            self._suspect = first_not_finite(self.model)
         return loss
 
     def _training_steps(self) -> Iterator[list[Batch]]:
@@ -240,7 +256,24 @@ class RobustTrainer(Trainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm)
         self._grad_norm = torch.as_tensor(norm)
+        self._skip_unless_finite()
         return norm
+
+    def _skip_unless_finite(self) -> None:
+        """Leave the optimiser no gradient to step with if the loss or a gradient is not finite."""
+        assert self._engine is not None and self._grad_norm is not None
+        terms = self._engine.terms()
+        watched = [*terms.values(), *self._engine.read_only_norms().values()]
+        if self.accelerator.scaler is None:  # else gradients that overflow are the scaler's business
+            watched.append(self._grad_norm)
+        # All processes decide alike. The one number that comes to the host is the price of skipping at all.
+        self._skipping = not bool(self.accelerator.gather(all_finite(watched)).all())
+        if not self._skipping:
+            self._skipped.reset()
+            return
+        self.history.record(self.state.global_step + 1, self._facts() | {"terms": terms, "skipped": True})
+        self._skipped.skip(self.state.global_step + 1, terms, self._suspect)
+        self.optimizer.zero_grad()
 
     def _clip_factor(self) -> Tensor:
         """What clip_grad_norm_ multiplied the gradients by."""
@@ -249,16 +282,25 @@ class RobustTrainer(Trainer):
             return torch.ones_like(norm)
         return (self.args.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
 
+    def _facts(self) -> dict[str, Any]:
+        return {"epoch": self.state.epoch, "learning_rate": self._get_learning_rate(), "grad_norm": self._grad_norm}
+
     def _before_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self._skipping:
+            return
         assert self._engine is not None
         scaler = self.accelerator.scaler
         scale = 1.0 if scaler is None else scaler.get_scale()
         seen = self._engine.before_optimizer_step(optimizer, self._moment(), self._clip_factor(), scale)
-        facts = {"epoch": self.state.epoch, "learning_rate": self._get_learning_rate(), "grad_norm": self._grad_norm}
-        self.history.record(self.state.global_step + 1, facts | seen)
+        self.history.record(self.state.global_step + 1, self._facts() | seen)
 
     def _after(self, *_: Any) -> None:
         assert self._engine is not None
+        # What accelerate sets when its loss scaler skips a step: the learning rate then waits, as this time it should.
+        self.optimizer._is_overflow = self._skipping
+        if self._skipping:
+            self.optimizer._accelerate_step_called = False
+            return
         self._engine.after_optimizer_step(self._moment())
 
     # What is written down, and read again.
@@ -272,9 +314,14 @@ class RobustTrainer(Trainer):
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super()._inner_training_loop(*args, **kwargs)
-        finally:
+            result = super()._inner_training_loop(*args, **kwargs)
             self.history.flush()
+            return result
+        except BaseException:
+            with suppress(RunError):  # the first error is the one to tell
+                self.history.flush()
+            raise
+        finally:
             if self._engine is not None:
                 self._engine.finish()
 
@@ -283,9 +330,76 @@ class RobustTrainer(Trainer):
         self.history.rewind(self.state.global_step)
         return result
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        if resume_from_checkpoint is not None and resume_from_checkpoint is not False:
+            resume_from_checkpoint = self._good_checkpoint(resume_from_checkpoint)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _good_checkpoint(self, wanted: str | Literal[True]) -> str:
+        """The path of the checkpoint to resume, which one process looks for and tells the others."""
+        answer: list[Any] = [None]
+        if self.is_world_process_zero():
+            try:
+                folder = Path(self.args.output_dir or ".")
+                answer[0] = newest_good(folder) if wanted is True else good_or_older(Path(wanted))
+            except NoGoodCheckpointError as error:
+                answer[0] = error
+        broadcast_object_list(answer)
+        if isinstance(answer[0], NoGoodCheckpointError):
+            raise answer[0]
+        return str(answer[0])
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """As the Trainer, but under another name until all files are written, synced and have checksums."""
         self._unlogged += self.history.flush()  # a killed process resumes from here
-        super()._save_checkpoint(*args, **kwargs)
+        folder = Path(self._get_output_dir(trial))
+        place = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with explained(f"the checkpoint of step {self.state.global_step}", folder, self._checkpoint_size, folder):
+            with staged(place) if self.args.should_save else nullcontext():
+                self.accelerator.wait_for_everyone()  # the folder exists, and is empty
+                self._write_checkpoint(model, trial, place)
+                self.accelerator.wait_for_everyone()  # each process has written its part
+                if self.args.should_save:
+                    seal(staged_path(place))
+            self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            best = self.state.best_model_checkpoint
+            rotate_checkpoints(str(folder), self.args.save_total_limit, best, use_mtime=True)
+        if self.args.push_to_hub:
+            self._push_from_checkpoint(str(place))
+
+    def _write_checkpoint(self, model: nn.Module, trial: Any, place: Path) -> None:
+        self._writing_checkpoint = True
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self._writing_checkpoint = False
+        if Path(self.state.best_model_checkpoint or "") == staged_path(place):
+            self.state.best_model_checkpoint = str(place)
+            if self.args.should_save:
+                self.state.save_to_json(str(staged_path(place) / TRAINER_STATE_NAME))
+
+    def _get_output_dir(self, trial: Any) -> str:
+        folder = super()._get_output_dir(trial)
+        return str(Path(folder) / UNFINISHED) if self._writing_checkpoint else folder
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if not self._writing_checkpoint:  # the upload goes on in the background: not before the last renaming
+            super()._push_from_checkpoint(checkpoint_folder)
+
+    def _checkpoint_size(self) -> int:
+        """About how many bytes a checkpoint has: weights, what the optimiser keeps, and what the recipe keeps."""
+        kept = [value for state in self.optimizer.state.values() for value in state.values()]
+        own = [] if self._engine is None else list(self._engine.state_dict().values())
+        tensors = [*self.model.state_dict().values(), *kept, *own]
+        return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
+
+    def _load_best_model(self) -> None:
+        best = Path(str(self.state.best_model_checkpoint))
+        problem = damage(best) if (best / CHECKSUMS).exists() else None
+        if problem is not None:
+            raise RunError(f"the best checkpoint, {best}, is damaged: {problem}. Train again to have it back.")
+        super()._load_best_model()
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
@@ -301,7 +415,8 @@ class RobustTrainer(Trainer):
 
 
 def _averages(records: list[dict[str, Any]]) -> dict[str, float]:
-    """The mean of every term and of the kept share since the last log."""
+    """The mean of every term and of the kept share since the last log; skipped steps do not count."""
+    records = [record for record in records if "skipped" not in record]
     if not records:
         return {}
     terms = {f"loss_{name}": [r["terms"][name] for r in records if name in r["terms"]] for name in records[0]["terms"]}

@@ -1,0 +1,48 @@
+"""Files and folders that a crash leaves whole: written beside their place, synced, then renamed into it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# The underscore keeps the Trainer's uploads to the Hub away from it.
+UNFINISHED = "_unfinished"
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":  # Windows has no such call, and keeps names in its journal
+        return
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def staged_path(place: Path) -> Path:
+    """Where a folder is filled before it becomes `place`."""
+    return place.parent / UNFINISHED / place.name
+
+
+@contextmanager
+def staged(place: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `place` at the end, synced and whole; after a failure nothing has changed."""
+    new = staged_path(place)
+    shutil.rmtree(new.parent, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        for path in new.rglob("*"):
+            sync(path)
+        sync(new)
+        if place.exists():
+            place.rename(new.with_name(f"replaced-{place.name}"))
+        new.rename(place)
+        sync(place.parent)
+    finally:
+        shutil.rmtree(new.parent, ignore_errors=True)

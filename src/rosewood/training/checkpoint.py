@@ -1,0 +1,109 @@
+"""Checkpoints that can be trusted: each carries the checksums of its files, and only one that matches is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import xxhash
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from rosewood.errors import RunError
+
+CHECKSUMS = "checksums.json"
+PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
+
+
+class NoGoodCheckpointError(RunError):
+    """There is no checkpoint that a run could go on from."""
+
+
+def seal(checkpoint: Path) -> None:
+    """Write down the checksums of all files of a checkpoint."""
+    # Against accidents, not against attackers; so fast that it costs less than the disk does.
+    sums = {str(file.relative_to(checkpoint)): _checksum(file) for file in sorted(_files(checkpoint))}
+    (checkpoint / CHECKSUMS).write_text(json.dumps({"xxh3_128": sums}, indent=2) + "\n", encoding="utf-8")
+
+
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint, in a few words; None if it is as it was written."""
+    try:
+        sums = json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))["xxh3_128"]
+    except FileNotFoundError:
+        return f"{CHECKSUMS} is missing"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{CHECKSUMS} cannot be read"
+    for name, expected in sums.items():
+        file = checkpoint / name
+        if not file.is_file():
+            return f"{name} is missing"
+        try:
+            found = _checksum(file)
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        if found != expected:
+            return f"{name} does not have the checksum it was written with"
+    return None
+
+
+def newest_good(folder: Path) -> Path:
+    """The newest checkpoint in a folder that is not damaged, with a warning if newer ones are."""
+    found = checkpoints(folder)
+    if not found:
+        raise NoGoodCheckpointError(f"there is no checkpoint in {folder}")
+    return _first_good(found)
+
+
+def good_or_older(checkpoint: Path) -> Path:
+    """This checkpoint or, if it is damaged, the newest older one beside it that is not."""
+    if not (checkpoint / CHECKSUMS).exists():
+        warnings.warn(f"{checkpoint} has no {CHECKSUMS}: it is used as it is, unchecked", stacklevel=2)
+        return checkpoint
+    beside = checkpoints(checkpoint.parent)
+    older = beside[beside.index(checkpoint) + 1 :] if checkpoint in beside else []
+    return _first_good([checkpoint, *older])
+
+
+def _first_good(candidates: list[Path]) -> Path:
+    bad: dict[Path, str] = {}
+    for candidate in candidates:
+        problem = damage(candidate)
+        if problem is None:
+            if bad:
+                warnings.warn(f"{_told(bad)}; resuming from {candidate} instead", stacklevel=3)
+            for other in bad:
+                _set_aside(other)
+            return candidate
+        bad[candidate] = problem
+    raise NoGoodCheckpointError(
+        f"{_told(bad)}; a checkpoint without {CHECKSUMS} can be used if it is named by its own path"
+    )
+
+
+def _told(bad: dict[Path, str]) -> str:
+    return "; ".join(f"{checkpoint} is damaged: {problem}" for checkpoint, problem in bad.items())
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, newest first."""
+    found = [path for path in folder.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdigit()]
+    return sorted(found, key=lambda path: -int(path.name.removeprefix(PREFIX)))
+
+
+def _set_aside(checkpoint: Path) -> None:
+    """Rename it: the Trainer, which only looks at names, might otherwise delete a good one in its favour."""
+    aside = checkpoint.with_name(f"_damaged-{checkpoint.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    checkpoint.rename(aside)
+
+
+def _files(checkpoint: Path) -> list[Path]:
+    return [file for file in checkpoint.rglob("*") if file.is_file() and file.name != CHECKSUMS]
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()
