@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed, multiprocessing, nn
 
@@ -48,6 +49,12 @@ def test_accumulated_batches_count_as_one() -> None:
     squares = SquaredGradients(list(model.parameters()))
     squares.add_pass(rows, model, [parts])
     torch.testing.assert_close(squares.sums.whole, sums(batches([[3.0, 4.0, 1.0], [1.0, 0.0, 1.0]])))
+
+
+def test_a_batch_that_is_not_finite_is_left_out() -> None:
+    with pytest.warns(UserWarning, match="NaN or infinity in 1 steps of the pass before training: left out"):
+        found = sums(batches([[3.0, 4.0, 1.0]], [[float("nan"), 1.0, 1.0]], [[1.0, 0.0, 0.0]]))
+    torch.testing.assert_close(found, torch.tensor([10.0, 16, 1, 0, 0]))
 
 
 def test_every_parameter_is_clipped_on_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from rosewood.flat import flat_like
 from rosewood.processes import average_
-from rosewood.protocol import Batch, Call
+from rosewood.protocol import Batch, Call, stacked_norms
 
 
 class SquaredGradients:
@@ -39,12 +40,18 @@ class SquaredGradients:
         """One pass over the data with the task's loss; each optimiser step counts with the square of its gradient.
 
         `clip_each_norm` clips every parameter's gradient on its own. With several processes a step has the batches
-        of all of them.
+        of all of them. A step with NaN or infinity does not count: it would be all that counts.
         """
+        left_out = 0
         for batches in steps:
             gradients = self._mean_gradients(call, model, batches)
             average_(gradients)
+            if not stacked_norms(gradients).isfinite().all():
+                left_out += 1
+                continue
             self.add(gradients if clip_each_norm is None else _each_clipped(gradients, clip_each_norm))
+        if left_out:
+            warnings.warn(f"NaN or infinity in {left_out} steps of the pass before training: left out", stacklevel=2)
 
     def _mean_gradients(self, call: Call, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
         total: list[Tensor] = []

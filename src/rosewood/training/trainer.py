@@ -263,9 +263,9 @@ class RobustTrainer(Trainer):
         """Leave the optimiser no gradient to step with if the loss or a gradient is not finite."""
         assert self._engine is not None and self._grad_norm is not None
         terms = self._engine.terms()
-        watched = [*terms.values(), *self._engine.read_only_norms().values()]
+        watched = list(terms.values())
         if self.accelerator.scaler is None:  # else gradients that overflow are the scaler's business
-            watched.append(self._grad_norm)
+            watched += [self._grad_norm, *self._engine.read_only_norms().values()]
         # All processes decide alike. The one number that comes to the host is the price of skipping at all.
         self._skipping = not bool(self.accelerator.gather(all_finite(watched)).all())
         if not self._skipping:

@@ -1,0 +1,143 @@
+"""A run that is killed, again and again, ends with the weights of one that was left alone, bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kills import Moment, kill
+from rosewood.data.loading import task_from_files
+from rosewood.recipe import load_recipe, recipe_names
+from rosewood.training import run
+from rosewood.training.checkpoint import checkpoints
+from rosewood.training.run import Plan, resume_run, start_run
+from tiny_text import save_tiny_checkpoint
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [f"{'good' if i % 2 else 'bad'} film {chr(97 + i % 26)}{chr(97 + i // 26)},{i % 2}" for i in range(60)]
+    file = tmp_path_factory.mktemp("data") / "films.csv"
+    file.write_text("\n".join(["text,label", *rows]) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+def plan(recipe: str, films: Path, checkpoint: Path, max_steps: int = 40) -> Plan:
+    settings = {
+        "max_steps": max_steps,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "per_device_train_batch_size": 4,
+        "logging_steps": 5,
+        "eval_strategy": "no",
+    }
+    return Plan(
+        recipe=load_recipe(recipe, {"training": settings}),
+        task=task_from_files(films, None, text_columns=["text"], label_column="label"),
+        model=str(checkpoint),
+        max_length=16,
+    )
+
+
+def same_run(first: Path, second: Path) -> None:
+    for file in ("model/model.safetensors", "history.jsonl"):
+        assert (first / file).read_bytes() == (second / file).read_bytes(), f"{file} differs"
+    assert json.loads((second / "run.json").read_text())["status"] == "finished"
+    assert {path.name for path in first.iterdir()} == {path.name for path in second.iterdir()}
+
+
+def start_or_resume(plan: Plan, output: Path) -> None:
+    with Path(os.devnull).open("w") as nothing, contextlib.redirect_stdout(nothing):
+        if (output / "run.json").exists():
+            resume_run(output)
+        else:
+            start_run(plan, output)
+
+
+def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """In a fork of this process, which has imported everything: a process of its own takes seconds to start."""
+    settings = plan("smart", films, checkpoint)
+    start_or_resume(settings, tmp_path / "whole")
+    killed, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
+    moments: list[Moment] = ["training", "writing", "writing"]
+    for moment in moments:
+        process = multiprocessing.get_context("fork").Process(target=start_or_resume, args=(settings, killed))
+        process.start()
+        assert process.pid is not None
+        kill(process.pid, process.is_alive, killed, moment, chance)
+        process.join()
+        assert process.exitcode == -9
+        assert json.loads((killed / "run.json").read_text())["status"] == "running"
+    start_or_resume(settings, killed)
+    same_run(tmp_path / "whole", killed)
+
+
+def keeps_state(name: str) -> bool:
+    """Whether a recipe has anything to lose beside weights and optimiser."""
+    stages = load_recipe(name).all_stages()
+    return len(stages) > 1 or any(stage.selection.name != "everything" or stage.anchors for stage in stages)
+
+
+STATEFUL = [name for name in recipe_names() if keeps_state(name)]
+MOMENTS: list[Moment] = ["training", "writing"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", STATEFUL)
+def test_every_recipe_with_state_survives_being_killed_as_a_command(
+    recipe: str, films: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    assert len(STATEFUL) * len(MOMENTS) >= 20
+    settings = plan(recipe, films, checkpoint)
+    start_or_resume(settings, tmp_path / "whole")
+    killed, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
+    settings.recipe.save(tmp_path / "recipe.yaml")
+    begin = ["--recipe", tmp_path / "recipe.yaml", "--train-file", films, "--model", checkpoint, "--max-length", "16"]
+    for moment in MOMENTS:
+        words = ["--resume"] if (killed / "run.json").exists() else begin
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from rosewood.cli import main; main()", "train", "--output", killed, *words],
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        )
+        kill(process.pid, lambda running=process: running.poll() is None, killed, moment, chance)  # type: ignore[misc]
+        assert process.wait() == -9
+    start_or_resume(settings, killed)
+    same_run(tmp_path / "whole", killed)
+
+
+@pytest.mark.parametrize("problem", ["damaged", "none"])
+def test_without_a_good_checkpoint_a_run_starts_again(
+    problem: str, films: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = plan("roast", films, checkpoint, max_steps=6)
+    start_or_resume(settings, tmp_path / "whole")
+    broken = tmp_path / "broken"
+
+    def interrupt(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(run, "_save_outcome", interrupt)
+        start_or_resume(settings, broken)
+    for folder in checkpoints(broken / "checkpoints"):
+        (folder / "optimizer.pt").write_bytes(b"") if problem == "damaged" else shutil.rmtree(folder)
+    reason = r"optimizer\.pt does not have the checksum" if problem == "damaged" else "there is no checkpoint in"
+    with pytest.warns(UserWarning, match=f"{reason} .*; starting again from the beginning"):
+        start_or_resume(settings, broken)
+    same_run(tmp_path / "whole", broken)
