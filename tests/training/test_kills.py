@@ -6,7 +6,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kills import Moment, kill
+from kills import Moment, Training, kill_again_and_again
 from rosewood.data.loading import task_from_files
 from rosewood.recipe import load_recipe, recipe_names
 from rosewood.training import run
@@ -73,16 +72,15 @@ def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
     """In a fork of this process, which has imported everything: a process of its own takes seconds to start."""
     settings = plan("smart", films, checkpoint)
     start_or_resume(settings, tmp_path / "whole")
-    killed, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
-    moments: list[Moment] = ["training", "writing", "writing"]
-    for moment in moments:
+    killed = tmp_path / "killed"
+
+    def start() -> Training:
         process = multiprocessing.get_context("fork").Process(target=start_or_resume, args=(settings, killed))
         process.start()
-        assert process.pid is not None
-        kill(process.pid, process.is_alive, killed, moment, chance)
-        process.join()
-        assert process.exitcode == -9
-        assert json.loads((killed / "run.json").read_text())["status"] == "running"
+        return Training(process.pid or 0, process.is_alive, lambda: process.join() or process.exitcode)
+
+    kill_again_and_again(start, killed, ["training", "writing", "writing"])
+    assert json.loads((killed / "run.json").read_text())["status"] == "running"
     start_or_resume(settings, killed)
     same_run(tmp_path / "whole", killed)
 
@@ -103,20 +101,22 @@ def test_every_recipe_with_state_survives_being_killed_as_a_command(
     recipe: str, films: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     assert len(STATEFUL) * len(MOMENTS) >= 20
-    settings = plan(recipe, films, checkpoint)
+    settings = plan(recipe, films, checkpoint, max_steps=80)
     start_or_resume(settings, tmp_path / "whole")
-    killed, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
+    killed = tmp_path / "killed"
     settings.recipe.save(tmp_path / "recipe.yaml")
     begin = ["--recipe", tmp_path / "recipe.yaml", "--train-file", films, "--model", checkpoint, "--max-length", "16"]
-    for moment in MOMENTS:
+
+    def start() -> Training:
         words = ["--resume"] if (killed / "run.json").exists() else begin
         process = subprocess.Popen(
             [sys.executable, "-c", "from rosewood.cli import main; main()", "train", "--output", killed, *words],
             stdout=subprocess.DEVNULL,
             env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         )
-        kill(process.pid, lambda running=process: running.poll() is None, killed, moment, chance)  # type: ignore[misc]
-        assert process.wait() == -9
+        return Training(process.pid, lambda: process.poll() is None, process.wait)
+
+    kill_again_and_again(start, killed, MOMENTS)
     start_or_resume(settings, killed)
     same_run(tmp_path / "whole", killed)
 

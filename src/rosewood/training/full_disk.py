@@ -19,7 +19,8 @@ def explained(what: str, place: Path, size: Callable[[], int], checkpoint_folder
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if type(error) is RuntimeError and "inline_container" not in str(error):  # how torch.save fails
+        reason = _reason(error)
+        if reason is None:
             raise
         kept = checkpoints(checkpoint_folder)
         advice = (
@@ -29,9 +30,19 @@ def explained(what: str, place: Path, size: Callable[[], int], checkpoint_folder
             else "There is no earlier checkpoint: make room and start again."
         )
         raise RunError(
-            f"{what} could not be written to {place}: {getattr(error, 'strerror', None) or error}. "
+            f"{what} could not be written to {place}: {reason}. "
             f"It takes about {_megabytes(size())}; {_megabytes(_free(place))} are free. {advice}"
         ) from error
+
+
+def _reason(error: Exception) -> str | None:
+    """What the disk said, or None if it is not the disk's error."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, SafetensorError):
+        return str(error)
+    is_from_torch_save = "inline_container" in str(error)
+    return f"torch.save failed as it does on a full disk ({error})" if is_from_torch_save else None
 
 
 def _free(place: Path) -> int:
@@ -40,4 +51,4 @@ def _free(place: Path) -> int:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:,.2f} MB"

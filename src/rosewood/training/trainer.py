@@ -25,7 +25,15 @@ from rosewood.errors import RecipeError, RunError
 from rosewood.processes import together
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.training.checkpoint import CHECKSUMS, NoGoodCheckpointError, damage, good_or_older, newest_good, seal
+from rosewood.training.checkpoint import (
+    CHECKSUMS,
+    NoGoodCheckpointError,
+    checkpoints,
+    damage,
+    good_or_older,
+    newest_good,
+    seal,
+)
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.full_disk import explained
@@ -388,7 +396,10 @@ class RobustTrainer(Trainer):
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _checkpoint_size(self) -> int:
-        """About how many bytes a checkpoint has: weights, what the optimiser keeps, and what the recipe keeps."""
+        """About how many bytes a checkpoint has: as many as the last one, or weights, optimiser and recipe's state."""
+        last = checkpoints(Path(self.args.output_dir or "."))[:1]
+        if last:
+            return sum(file.stat().st_size for file in last[0].rglob("*"))
         kept = [value for state in self.optimizer.state.values() for value in state.values()]
         own = [] if self._engine is None else list(self._engine.state_dict().values())
         tensors = [*self.model.state_dict().values(), *kept, *own]
