@@ -16,6 +16,7 @@ from rosewood.objectives import consistency
 from rosewood.recipe import recipe_names
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, differing, tiny_bert, weights
+from two_processes import in_two_processes
 
 BAD_STEP = 3
 STEPS = 8  # LP-FT's second stage begins with the fifth
@@ -249,3 +250,31 @@ def test_the_loss_scaler_skips_by_itself_and_uncounted(what: str, tmp_path: Path
     else:
         with pytest.raises(RunError, match="the term ce is nan"):
             trainer.train()
+
+
+def poisoned_in_one(rank: int, folder: Path) -> dict[str, Any]:
+    """Only the second process meets a NaN; then its newest checkpoint is damaged, and both resume."""
+    settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
+    trainer, snapshots = poisoned("rose-ensemble", folder, (BAD_STEP,) if rank == 1 else (), **settings)
+    trainer.train()
+    if rank == 0:
+        (folder / f"checkpoint-{STEPS}" / "optimizer.pt").write_bytes(b"")
+    trainer.accelerator.wait_for_everyone()
+    resumed, _ = poisoned("rose-ensemble", folder, (), **settings)
+    resumed.train(resume_from_checkpoint=True)
+    return {"taken": snapshots.taken, "resumed": weights(resumed.model)}
+
+
+def test_two_processes_skip_together_and_resume_from_the_same_checkpoint(tmp_path: Path) -> None:
+    first, second = in_two_processes(poisoned_in_one, tmp_path, tmp_path)
+    for one, other in zip(first["taken"], second["taken"], strict=True):
+        assert not list(differing(one, other))
+    before, skipped, after = first["taken"][BAD_STEP - 2 : BAD_STEP + 1]
+    assert not list(differing(before, skipped))
+    assert list(differing(skipped, after))
+    for result in (first, second):
+        end = {name: first["taken"][-1][name] for name in result["resumed"]}
+        assert not list(differing(end, result["resumed"]))
+    assert (tmp_path / f"_damaged-checkpoint-{STEPS}").is_dir()
+    records = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if "skipped" in record] == [BAD_STEP]

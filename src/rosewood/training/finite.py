@@ -46,9 +46,9 @@ class SkippedSteps:
         self.in_a_row = 0
 
 
-def all_finite(values: list[Tensor]) -> Tensor:
-    """Whether no number is NaN or infinite, as a tensor `(1,)`, so that nothing waits for the device."""
-    return torch.stack([value.isfinite().all() for value in values]).all().reshape(1)
+def all_finite(values: list[Tensor]) -> bool:
+    """Whether no number is NaN or infinite."""
+    return bool(torch.stack([value.isfinite().all() for value in values]).all())
 
 
 def first_not_finite(model: nn.Module) -> str | None:

@@ -274,8 +274,8 @@ class RobustTrainer(Trainer):
         watched = list(terms.values())
         if self.accelerator.scaler is None:  # else gradients that overflow are the scaler's business
             watched += [self._grad_norm, *self._engine.read_only_norms().values()]
-        # All processes decide alike. The one number that comes to the host is the price of skipping at all.
-        self._skipping = not bool(self.accelerator.gather(all_finite(watched)).all())
+        # All of it is averaged over processes: they decide alike. The number that comes to the host is what it costs.
+        self._skipping = not all_finite(watched)
         if not self._skipping:
             self._skipped.reset()
             return
