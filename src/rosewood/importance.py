@@ -54,13 +54,18 @@ class SquaredGradients:
             warnings.warn(f"NaN or infinity in {left_out} steps of the pass before training: left out", stacklevel=2)
 
     def _mean_gradients(self, call: Call, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
+        """This process's share of the gradients of the mean over all predictions of a step."""
         total: list[Tensor] = []
+        count = torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
         for batch in batches:
             # The bare model: a wrapper for several processes would wait for a backward that never comes.
-            loss = call(batch, model).loss / len(batches)
+            output = call(batch, model)
+            loss = output.loss * output.prediction_count()
             found = list(torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True))
             total = list(torch._foreach_add(total, found)) if total else found
-        return total
+            count += output.prediction_count()
+        average_([count])
+        return list(torch._foreach_div(total, max(count.item(), 1.0)))
 
 
 def _each_clipped(gradients: list[Tensor], limit: float) -> list[Tensor]:

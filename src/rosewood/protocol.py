@@ -22,10 +22,29 @@ Batch = Mapping[str, Any]
 
 
 class Output(NamedTuple):
-    """One pass of the model over a batch: the task loss (a batch mean) and the logits `(batch, ..., classes)`."""
+    """One pass of the model over a batch: the task loss, a mean over its predictions, and the logits.
+
+    A prediction is an example, or a token where tokens have labels; `rosewood.predictions` says which are counted.
+    """
 
     loss: Tensor
     logits: Tensor  # None where a model has none (question answering), which only plain cross-entropy allows
+    counted: Tensor | None = None  # (batch, tokens): whether a token's prediction is in the loss; None: examples count
+    real: Tensor | None = None  # (batch, tokens): whether a token is no padding
+
+    def predictions(self) -> Tensor:
+        """The logits of what is counted, `(predictions, ..., classes)`.
+
+        Padding that has a label gets the same logits in every pass, so that it diverges from nothing.
+        """
+        if self.counted is None or self.real is None:
+            return self.logits
+        padding = ~self.real[self.counted]
+        return self.logits[self.counted].masked_fill_(padding.unsqueeze(-1), 0)
+
+    def prediction_count(self) -> int:
+        """How many predictions the loss is a mean over."""
+        return len(self.logits) if self.counted is None else int(self.counted.sum())
 
 
 class Call(Protocol):

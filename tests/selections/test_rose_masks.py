@@ -142,8 +142,6 @@ def test_the_divergence_is_symmetric_and_a_mean_over_examples() -> None:
     assert symmetric_kl(q.log(), p.log()).item() == pytest.approx(by_hand, rel=1e-5)
     assert symmetric_kl(p.log().half(), q.log().half()).dtype == torch.float32
     assert symmetric_kl(p.log(), p.log() + 3).item() == pytest.approx(0, abs=1e-6)
-    tokens = symmetric_kl(p.log().view(1, 2, 2), q.log().view(1, 2, 2))
-    assert tokens.item() == pytest.approx(by_hand, rel=1e-5)
 
 
 # First steps.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from rosewood.divergence import symmetric_kl
+from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class Bregman(Anchor):
     late_decay: Decay = 0.999
     early_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     teacher_mode: Literal["eval", "train"] = "eval"
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        return divergence_problems(model, "anchor bregman")
 
     def cost(self, stage: Stage) -> Cost:
         return Cost(forward=1)
@@ -67,8 +70,8 @@ class BregmanTether(Tether):
 
     def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
         with torch.no_grad():
-            target = call(batch, model=self._teacher).logits
-        return [Term("bregman", symmetric_kl(result.clean[0].logits, target), self._settings.weight)]
+            target = call(batch, model=self._teacher).predictions()
+        return [Term("bregman", symmetric_kl(result.clean[0].predictions(), target), self._settings.weight)]
 
     def after_step(self, at: Progress) -> None:
         early = at.step < self._settings.early_share * at.total_steps

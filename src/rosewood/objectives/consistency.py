@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.divergence import forward_kl, midpoint_kl, one_output_problems, symmetric_kl
+from rosewood.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
 from rosewood.draws import Replay
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender
@@ -34,7 +34,8 @@ class Consistency(Objective):
 
     `divergence_weight` multiplies the divergence as `divergence` writes it: where a paper has alpha times half the
     symmetric KL (R-Drop Eq. 4, RoAST), it is alpha / 2. `reduction="sum"` sums the divergence over the examples of an
-    optimiser step instead of averaging, which is what several official codes do beside an averaged cross-entropy.
+    optimiser step instead of averaging, which is what several official codes do beside an averaged cross-entropy; of a
+    task with labels for tokens, that is the mean over the tokens times the examples.
     "js" is HiddenCut's, with the arguments of the KL the other way round than in the Jensen-Shannon divergence.
 
     With the perturbation weight_ascent the second pass runs at other weights, so it has a backward of its own there,
@@ -69,7 +70,7 @@ class Consistency(Objective):
             yield from self._at_other_weights(call, batch, clean, perturb, at)
         else:
             other = perturb.view(call, batch, clean)
-            terms = [self._cross_entropy(clean, other), *self._divergences(clean.logits, other, perturb, at)]
+            terms = [self._cross_entropy(clean, other), *self._divergences(clean, other, perturb, at)]
             yield Pass(terms, [clean, other] if isinstance(perturb, SecondPass) else [clean])
 
     def _at_other_weights(
@@ -80,20 +81,22 @@ class Consistency(Objective):
         with perturb.ascended(answer.weights):
             other = perturb.view(call, batch, clean)
             terms = [self._cross_entropy(None, other)] if self.perturbed_weight else []
-            yield Pass(terms + self._divergences(clean.logits.detach(), other, perturb, at), complete=False)
+            fixed = clean._replace(logits=clean.logits.detach())
+            yield Pass(terms + self._divergences(fixed, other, perturb, at), complete=False)
 
     def _cross_entropy(self, clean: Output | None, other: Output | None) -> Term:
         parts = [(self.clean_weight, clean), (self.perturbed_weight, other)]
         losses = [_times(weight, output.loss) for weight, output in parts if weight and output is not None]
         return Term("ce", losses[0] if len(losses) == 1 else losses[0] + losses[1], 1.0)
 
-    def _divergences(self, clean: Tensor, other: Output, perturb: Perturber, at: Progress) -> list[Term]:
+    def _divergences(self, clean: Output, other: Output, perturb: Perturber, at: Progress) -> list[Term]:
         if not self.divergence_weight:
             return []
+        first, second = clean.predictions(), other.predictions()
         if self.fixed_targets:
-            value = forward_kl(clean.detach(), other.logits) + forward_kl(other.logits.detach(), clean)
+            value = forward_kl(first.detach(), second) + forward_kl(second.detach(), first)
         else:
-            value = MEASURES[self.divergence](clean, other.logits)
+            value = MEASURES[self.divergence](first, second)
         value = value * at.examples if self.reduction == "sum" else value
         return [Term(_term_name(perturb.name), value, self.divergence_weight)]
 
@@ -123,7 +126,7 @@ class Consistency(Objective):
         return lines
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        return one_output_problems(model, "objective consistency") if self.divergence_weight else []
+        return divergence_problems(model, "objective consistency") if self.divergence_weight else []
 
     def problems(self, stage: Stage) -> list[str]:
         found = []

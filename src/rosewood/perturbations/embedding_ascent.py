@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood import draws
-from rosewood.divergence import forward_kl, symmetric_kl
+from rosewood.divergence import divergence_problems, forward_kl, symmetric_kl
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.sites import Change, Place, Site, real_tokens, site_problems
 
@@ -45,7 +45,7 @@ class EmbeddingAscent(Perturbation):
     - FreeLB (Zhu et al., 2020, Algorithm 1), with the objective adversarial_path: `norm="sentence"`,
       `initial="sentence"`: U(-1, 1) initial_size / sqrt(length width), `at="words"`, and a Frobenius ball.
 
-    Gradients are taken of the sum over the batch, not of its mean, so that 1e-8 means the same in every batch size.
+    Gradients are taken of the sum over the predictions, not of the mean, so that 1e-8 means the same in every batch.
     The ascent sees one draw of the embeddings' dropout, and so does the pass that follows; only the encoder's differ.
     Padding is never moved.
     """
@@ -103,7 +103,9 @@ class EmbeddingAscent(Perturbation):
         return found
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        return site_problems(model, self.at, "perturbation embedding_ascent")
+        found = site_problems(model, self.at, "perturbation embedding_ascent")
+        compares = self.loss != "ce" and self.steps > 0
+        return found + divergence_problems(model, "perturbation embedding_ascent") if compares else found
 
     def start(self, run: Run) -> EmbeddingAscender:
         return EmbeddingAscender(self, run.model)
@@ -140,8 +142,8 @@ class EmbeddingAscender(Perturber):
             loss = output.loss
         else:
             measure = symmetric_kl if self.settings.loss == "kl" else forward_kl
-            loss = measure(clean.logits.detach(), output.logits)
-        return torch.autograd.grad(loss * len(delta), delta)[0]
+            loss = measure(clean.predictions().detach(), output.predictions())
+        return torch.autograd.grad(loss * output.prediction_count(), delta)[0]
 
     def moved(self, delta: Tensor) -> AbstractContextManager[None]:
         """Inside, the model sees its embeddings plus delta."""

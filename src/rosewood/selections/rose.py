@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.candidates import candidate_names
-from rosewood.divergence import one_output_problems, symmetric_kl
+from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.errors import RecipeError
 from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
@@ -107,7 +107,7 @@ class Rose(Selection):
         except RecipeError as error:
             found.append(str(error))
         if self.reads_first:
-            found += one_output_problems(model, "selection rose")
+            found += divergence_problems(model, "selection rose")
         if not self.reads_first or self.risk_term != "dropout":
             return found
         if self.dropout is not None and not any(dropout_sites(model)):
@@ -209,7 +209,8 @@ class RoseSelector(Selector):
         if any(term.name == PROBE for term in result.terms):
             return []
         other = result.clean[1] if len(result.clean) > 1 else call(batch)
-        return [Term(PROBE, symmetric_kl(result.clean[0].logits, other.logits), 0.0, settings.scale_probe)]
+        divergence = symmetric_kl(result.clean[0].predictions(), other.predictions())
+        return [Term(PROBE, divergence, 0.0, settings.scale_probe)]
 
     def reads(self, terms: Sequence[Term], at: Progress) -> dict[str, list[str]]:
         if self._warming_up(at):

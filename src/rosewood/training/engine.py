@@ -31,13 +31,17 @@ from rosewood.training.masked_adamw import MaskedAdamW
 
 
 class Moment(NamedTuple):
-    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step."""
+    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step.
+
+    `parts` is how many micro-batches with as many predictions as this one would make the step.
+    """
 
     step: int
     epoch: int
     micro_batch: int
     micro_batches: int
     examples: int
+    parts: float
 
 
 class StageRun(NamedTuple):
@@ -143,14 +147,14 @@ class Engine:
             for tether in changing:
                 stack.enter_context(tether.around(at))
                 stack.enter_context(self._gradients.isolated(tether.pull_back))
-            loss = self._passes(call, batch, at, moment.micro_batches)
+            loss = self._passes(call, batch, at, moment.parts)
         if last:
             loss = loss + self._weight_terms(at)
             self._gradients.finish()
             average_(list(self._sums.values()))
         return loss
 
-    def _passes(self, call: Call, batch: Batch, at: Progress, micro_batches: int) -> Tensor:
+    def _passes(self, call: Call, batch: Batch, at: Progress, micro_batches: float) -> Tensor:
         run = self._run
         loss: Tensor | None = None
         generator = run.stage.objective.run(call, batch, run.perturber, at)
@@ -174,7 +178,7 @@ class Engine:
         return anchored + self._run.selector.probe(call, batch, result, at)
 
     def _backward_through(
-        self, result: Pass, companions: list[Term], at: Progress, micro_batches: int
+        self, result: Pass, companions: list[Term], at: Progress, micro_batches: float
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         terms = result.terms + companions
         complete = result.complete and not any(anchor.weight_terms for anchor in self._run.stage.anchors)

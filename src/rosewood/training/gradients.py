@@ -43,13 +43,14 @@ class Gradients:
         self,
         terms: Sequence[Term],
         reads: Mapping[str, list[str]],
-        micro_batches: int,
+        micro_batches: float,
         leaves: Sequence[Tensor] = (),
         complete: bool = True,
     ) -> Tensor:
         """Backward through some terms of one micro-batch; returns their weighted sum, detached.
 
-        `complete` says that these are all weighted terms of the step. Gradients of `leaves` end in `leaf.grad`.
+        `micro_batches` is how many of this size make the step, not always a whole number. `complete` says that these
+        are all weighted terms of the step. Gradients of `leaves` end in `leaf.grad`.
         """
         weighted = [term for term in terms if term.weight != 0]
         alone = weighted[0].name if complete and len(weighted) == 1 else None
@@ -67,7 +68,7 @@ class Gradients:
         return _weighted_sum(weighted).detach() / micro_batches
 
     def _read(
-        self, term: Term, names: list[str], micro_batches: int, leaves: Sequence[Tensor], retain_graph: bool
+        self, term: Term, names: list[str], micro_batches: float, leaves: Sequence[Tensor], retain_graph: bool
     ) -> None:
         wanted = {name: self._parameters[name] for name in names} if term.weight == 0 else self._parameters
         extra = leaves if term.weight != 0 else ()

@@ -22,7 +22,8 @@ from transformers.training_args import OptimizerNames
 
 from rosewood.durable import UNFINISHED, staged, staged_path
 from rosewood.errors import RecipeError, RunError
-from rosewood.processes import together
+from rosewood.predictions import Predictions
+from rosewood.processes import average_, together
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.checkpoint import (
@@ -48,9 +49,10 @@ STATE_FILE = "rosewood.safetensors"
 class RobustTrainer(Trainer):
     """A Trainer with a recipe; everything else is passed on to transformers.Trainer unchanged.
 
-    With the recipe `vanilla` it is the Trainer, bit for bit, except that gradient accumulation gives the mean over
-    the accumulated batches also for classification models (transformers 5.22 multiplies their loss by the number
-    of accumulation steps).
+    With the recipe `vanilla` it is the Trainer, bit for bit, except under gradient accumulation. There every term is a
+    mean over all predictions of the accumulated batches: over their examples, or, where tokens have labels, over the
+    tokens whose label is not -100. So it makes no difference how a batch is cut. (transformers 5.22 does so for causal
+    language models; it multiplies the loss of most classification models by the number of accumulation steps.)
 
     `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
     not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run.
@@ -176,6 +178,7 @@ class RobustTrainer(Trainer):
             self._scale_loss,
         )
         self._micro_batch = 0
+        self._predictions = Predictions(self.model)
         bare = getattr(self.optimizer, "optimizer", self.optimizer)  # inside accelerate's wrapper
         if bare is not None:
             # Inside the optimiser's own step, so that a step the loss scaler skips selects nothing; a fused kernel
@@ -203,11 +206,23 @@ class RobustTrainer(Trainer):
             prepared = {name: value for name, value in prepared.items() if name != "attention_mask"}
         return prepared
 
-    def _moment(self, examples: int = 1) -> Moment:
+    def get_batch_samples(self, epoch_iterator: Iterator, num_batches: int, device: torch.device) -> Any:
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if batches:
+            counts = torch.stack([self._predictions.count(batch) for batch in batches]).to(device)
+            total = counts.sum().double()
+            average_([total])  # as gradients are
+            *self._counts, self._total = [*counts.tolist(), total.item()]
+        return batches, items
+
+    def _parts(self) -> float:
+        """How many micro-batches with as many predictions as the current one would make the optimiser step."""
+        return max(self._total, 1) / max(self._counts[self._micro_batch], 1)
+
+    def _moment(self, examples: int = 1, parts: float = 1) -> Moment:
         epoch = int((self.state.epoch or 0.0) + 1e-9)
-        return Moment(
-            self.state.global_step, epoch, self._micro_batch, self.current_gradient_accumulation_steps, examples
-        )
+        accumulated = self.current_gradient_accumulation_steps
+        return Moment(self.state.global_step, epoch, self._micro_batch, accumulated, examples, parts)
 
     def _scale_loss(self, loss: Tensor) -> Tensor:
         return loss if self.accelerator.scaler is None else self.accelerator.scaler.scale(loss)
@@ -226,7 +241,7 @@ class RobustTrainer(Trainer):
         # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
         alone = model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
         with alone:
-            loss = self._engine.micro_batch(call, inputs, self._moment(examples))
+            loss = self._engine.micro_batch(call, inputs, self._moment(examples, self._parts()))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         if self.accelerator.sync_gradients and self._skipped.may_end_now():
             # Now, because clipping spreads a NaN to the gradients of all parameters.
@@ -256,8 +271,9 @@ class RobustTrainer(Trainer):
                 loss = loss.mean()
             if self.compute_loss_func is not None:
                 # A custom loss is already normalised over the accumulated batches; undo the division to come.
-                loss = loss * self.current_gradient_accumulation_steps
-            return Output(loss, outputs.get("logits") if isinstance(outputs, dict) else outputs[1])  # type: ignore[arg-type]
+                loss = loss * self._parts()
+            logits: Any = outputs.get("logits") if isinstance(outputs, dict) else outputs[1]
+            return self._predictions.of(loss, logits, batch)
 
         return call
 
