@@ -10,10 +10,10 @@ import transformers as hf
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
+from architectures import ARCHITECTURES, EosData
 from rosewood.errors import RunError
 from rosewood.model_dropout import DropoutSetting
 from rosewood.sites import Site, at_encoder, at_ffn, at_words, ffn_problems, real_tokens, site_problems
-from test_candidates import ARCHITECTURES, EosData
 from tiny import tiny_bert
 
 SITES = [at_words, at_encoder]

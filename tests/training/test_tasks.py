@@ -14,8 +14,8 @@ from replay import replay, same_weights
 from rose_oracle import Oracle, Settings
 from rosewood.candidates import candidate_names
 from rosewood.errors import RecipeError
-from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
+from slow_methods import PaddedData
 from tiny import VOCABULARY, Recording, TinyData, arguments, tiny_bert, trained, weights
 from tiny_tasks import TASKS, Batch, Task, TextData
 
@@ -92,10 +92,10 @@ def test_rose_is_algorithm_1_on_the_loss_of_the_task(variant: str, task: Task, t
     same_weights(trainer.model, model, task.tolerance)
 
 
-def keyed(recipe: str, task: Task, directory: Path, **settings: Any) -> Recording:
+def keyed(recipe: str, task: Task, directory: Path, size: int = 20, **settings: Any) -> Recording:
     model = task.model()
     with keyed_dropout(model), keyed_draws():
-        return trained(load_recipe(recipe), directory, model=model, data=task.data(20), **settings)
+        return trained(recipe, directory, model=model, data=task.data(size), **settings)
 
 
 RECIPES = ["vanilla", "rose-ensemble", "r-drop", "roast", "smart", "advembed", "freelb", "child-tuning-d"]
@@ -116,6 +116,16 @@ def test_batch_6_is_batch_1_with_6_accumulation_steps(name: str, recipe: str, tm
     assert all(0 < loss < 20 for loss in losses[0].values())
     before = weights(task.model())
     assert any((w - before[name]).abs().max() > 1e-4 for name, w in weights(whole.model).items())
+
+
+@pytest.mark.parametrize("recipe", ["vanilla", "advembed"])
+def test_batch_5_is_two_and_two_and_one(recipe: str, tmp_path: Path) -> None:
+    """Also for a divergence that is a sum over the examples."""
+    task = Task(tiny_bert, PaddedData, *TASKS["multi-label"][2:])
+    whole = keyed(recipe, task, tmp_path, 5, per_device_train_batch_size=5, max_steps=2)
+    parts = keyed(recipe, task, tmp_path, 5, per_device_train_batch_size=2, gradient_accumulation_steps=3, max_steps=2)
+    assert [len(batch["labels"]) for _, batch in parts.micro_batches] == [2, 2, 1] * 2
+    same_weights(parts.model, whole.model)
 
 
 def test_vanilla_is_the_trainer_for_a_causal_language_model(tmp_path: Path) -> None:

@@ -213,6 +213,7 @@ class RobustTrainer(Trainer):
             total = counts.sum().double()
             average_([total])  # as gradients are
             *self._counts, self._total = [*counts.tolist(), total.item()]
+            self._examples = sum(len(next(iter(batch.values()))) for batch in batches) * self.args.world_size
         return batches, items
 
     def _parts(self) -> float:
@@ -236,12 +237,10 @@ class RobustTrainer(Trainer):
         call = self._call(model, num_items_in_batch)
         if self._engine.enter(self.state.global_step, call, self._training_steps):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
-        rows = len(next(iter(inputs.values())))
-        examples = rows * self.current_gradient_accumulation_steps * self.args.world_size
         # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
         alone = model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
         with alone:
-            loss = self._engine.micro_batch(call, inputs, self._moment(examples, self._parts()))
+            loss = self._engine.micro_batch(call, inputs, self._moment(self._examples, self._parts()))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         if self.accelerator.sync_gradients and self._skipped.may_end_now():
             # Now, because clipping spreads a NaN to the gradients of all parameters.
