@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     COMPONENTS,
     ("data",),
     ("recipe", "registry", "recipes"),
-    ("errors", "durable"),
+    ("errors", "durable", "strict_yaml"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}
 # The vocabulary of recipes: they describe components, and components may look at the recipe they are part of.

@@ -189,6 +189,39 @@ def test_entries_of_the_wrong_kind_are_recipe_errors(spec: dict[str, Any]) -> No
     assert next(iter(spec)) in message(spec)
 
 
+OF_THE_WRONG_KIND: list[dict[str, Any]] = [
+    *({"stages": True}, {"training": True}, {"selection": "rose", "stages": 5}, {"variants": 1}, {"variants.x": 1}),
+]
+
+
+@pytest.mark.parametrize("overrides", OF_THE_WRONG_KIND, ids=str)
+def test_overrides_of_the_wrong_kind_are_recipe_errors(overrides: dict[str, Any]) -> None:
+    assert "expected a " in message({}, overrides)
+
+
+def test_variants_that_are_no_settings(tmp_path: Path) -> None:
+    assert "variants.x: expected a mapping of settings, got 3" in message({"variants": {"x": 3}})
+    (tmp_path / "mine.yaml").write_text("variants: {x: 3, no: {training.weight_decay: 0.5}}")
+    with pytest.raises(RecipeError, match="has no variant 'x'"):
+        load_recipe(f"{tmp_path}/mine.yaml:x")
+
+
+def test_keys_that_are_no_text() -> None:
+    assert "False: no such entry in a recipe" in message({False: 1})
+    assert "training.None: no such training argument" in message({"training": {None: 1}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("learning_rate", float("nan")), ("learning_rate", -1), ("weight_decay", float("inf")), ("adam_beta2", 1)),
+        *(("per_device_train_batch_size", 0), ("gradient_accumulation_steps", 0), ("num_train_epochs", 0)),
+    ],
+)
+def test_training_arguments_out_of_range(name: str, value: float) -> None:
+    assert f"training.{name}: input should be" in message({"training": {name: value}})
+
+
 def test_an_empty_entry_counts_as_absent(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("objective: cross_entropy\nsummary:\ncitation:\ntraining:\nvariants:\n")

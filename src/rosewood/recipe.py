@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import nn
 
+from rosewood import strict_yaml
 from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
 from rosewood.registry import component
@@ -26,6 +27,17 @@ DEFAULT_PARTS: dict[str, Any] = {
     "selection": "everything",
     "anchors": [],
 }
+# What transformers itself would only notice in the middle of things.
+RANGES: dict[str, Any] = {
+    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), Field(ge=1)),
+    **dict.fromkeys(("gradient_accumulation_steps", "num_train_epochs"), Field(gt=0)),
+    **dict.fromkeys(("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "warmup_steps"), Field(ge=0)),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor"), Field(ge=0, lt=1)),
+    **dict.fromkeys(("dataloader_num_workers",), Field(ge=0)),
+}
+FINITE = ConfigDict(allow_inf_nan=False)
+# A recipe may come from a stranger and must not decide who gets the model or its figures.
+PUBLISHING = ("push_to_hub", "hub_", "report_to", "trackio_")
 
 
 @dataclass(frozen=True)
@@ -144,9 +156,10 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
     spec = _read(name)
     chosen: dict[str, Any] = {}
     if variant:
-        variants = spec.get("variants") or {}
-        if variant not in variants:
-            raise RecipeError(f"recipe {name} has no variant {variant!r}: {closest(variant, list(variants))}")
+        variants = _copied(spec.get("variants"))
+        known = list(variants) if isinstance(variants, dict) else []
+        if variant not in known or not isinstance(variants[variant], dict):
+            raise RecipeError(f"recipe {name} has no variant {variant!r}: {closest(variant, known)}")
         chosen |= variants[variant]
         spec = spec | {"name": f"{name}:{variant}"}
     return build_recipe(spec, chosen | dict(overrides or {}))
@@ -160,7 +173,7 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
         if not sign or not path:
             raise RecipeError(f"--set expects PATH=VALUE, such as selection.keep_quantile=0.7, got {assignment!r}")
         try:
-            overrides[path.strip()] = yaml.safe_load(value)
+            overrides[path.strip()] = strict_yaml.parse(value)
         except yaml.YAMLError as error:
             raise RecipeError(
                 f"--set {path.strip()}: {value!r} cannot be read as YAML ({error}); quote text with special signs"
@@ -171,14 +184,13 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
 def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from plain data; all problems are reported at once."""
     # An entry left empty in YAML is None and counts as absent, except where None is a value of its own.
-    plain = {key: _copied(value) for key, value in spec.items() if value is not None or key in PARTS}
+    plain = {key: value for key, value in _copied(spec).items() if value is not None or key in PARTS}
     problems: list[str] = []
-    wrong = [(key, "list") for key in LISTS if not isinstance(plain.get(key, []), list)]
-    wrong += [(key, "mapping") for key in MAPPINGS if not isinstance(plain.get(key, {}), dict)]
-    problems += [f"{key}: expected a {kind}, got {plain.pop(key)!r}" for key, kind in wrong]
+    _drop_wrong_kinds(plain, problems)
     # A whole part before its settings, in whatever order they were given.
     for path, value in sorted((overrides or {}).items(), key=lambda item: item[0].count(".")):
-        _override(plain, path, value, problems)
+        _override(plain, path, _copied(value), problems)
+    _drop_wrong_kinds(plain, problems)
     problems += _hidden_by_stages(plain, list(overrides or {}))
     known = [part.name for part in dataclasses.fields(Recipe)]
     problems += [f"{key}: no such entry in a recipe; {closest(key, known)}" for key in plain if key not in known]
@@ -214,15 +226,15 @@ def _read(name: str) -> dict[str, Any]:
     shipped = recipe_names()
     if name in shipped:
         text = (resources.files("rosewood.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
-        return {"name": name} | yaml.safe_load(text)
+        return {"name": name} | strict_yaml.parse(text)
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         raise RecipeError(f"unknown recipe {name!r}: {closest(name, shipped)} A recipe of your own ends in .yaml.")
     try:
-        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+        spec = strict_yaml.read(path)
     except FileNotFoundError:
         raise RecipeError(f"there is no recipe file {path}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (yaml.YAMLError, OSError) as error:
         raise RecipeError(f"{path} cannot be read as YAML: {error}") from None
     if not isinstance(spec, dict):
         raise RecipeError(
@@ -233,8 +245,19 @@ def _read(name: str) -> dict[str, Any]:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
+        # YAML has keys that are no text (no: is False); an unknown name is told apart as text only.
+        return {str(key): _copied(inner) for key, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _drop_wrong_kinds(plain: dict[str, Any], problems: list[str]) -> None:
+    """Take out and report what is no list or no mapping where one is expected, so that the rest can be read."""
+    kinds = [(key, list, "list") for key in LISTS] + [(key, dict, "mapping") for key in MAPPINGS]
+    wrong = [(key, name) for key, kind, name in kinds if not isinstance(plain.get(key) or kind(), kind)]
+    problems += [f"{key}: expected a {name}, got {plain.pop(key)!r}" for key, name in wrong]
+    variants = plain.get("variants") or {}
+    odd = [key for key, value in variants.items() if not isinstance(value, dict)]
+    problems += [f"variants.{key}: expected a mapping of settings, got {variants.pop(key)!r}" for key in odd]
 
 
 def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str]) -> None:
@@ -331,6 +354,15 @@ def _describe(at: str, detail: Any, known: list[str]) -> str:
     return f"{at}.{setting}: {detail['msg'][0].lower()}{detail['msg'][1:]}, got {detail['input']!r}"
 
 
+def check_training(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Training arguments from elsewhere, with the types that transformers expects, or all that is wrong with them."""
+    problems: list[str] = []
+    checked = _check_training(training, problems)
+    if problems:
+        raise RecipeError("the training arguments cannot be used:\n" + "\n".join(f"- {p}" for p in problems))
+    return checked
+
+
 def _check_training(training: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     """The training arguments with the types that transformers expects; YAML 1.1, for one, reads 1e-5 as text."""
     if not training:
@@ -343,8 +375,12 @@ def _check_training(training: Mapping[str, Any], problems: list[str]) -> dict[st
         if name not in hints:
             problems.append(f"training.{name}: no such training argument; {closest(name, list(hints))}")
             continue
+        if name.startswith(PUBLISHING):
+            problems.append(f"training.{name}: a recipe cannot send anything anywhere; publish a finished run yourself")
+            continue
         try:
-            checked[name] = TypeAdapter(hints[name]).validate_python(value)
+            hint: Any = Annotated[hints[name], RANGES[name]] if name in RANGES else hints[name]
+            checked[name] = TypeAdapter(hint, config=FINITE).validate_python(value)
         except ValidationError as error:
             message = error.errors()[0]["msg"]
             quoting = " (YAML reads no, off, yes and on as booleans: quote them)" if isinstance(value, bool) else ""

@@ -88,7 +88,7 @@ def test_unknown_split() -> None:
 def test_missing_and_broken_yaml(write: Callable[[str, Any], Path], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_task(tmp_path / "none.yaml")
-    with pytest.raises(DataError, match="is not valid YAML"):
+    with pytest.raises(DataError, match="cannot be read as YAML"):
         load_task(write("a.yaml", "name: [a"))
 
 

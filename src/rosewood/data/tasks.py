@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from rosewood import strict_yaml
 from rosewood.errors import DataError, closest
 
 Role = Literal["train", "validation", "test", "shift", "adversarial"]
@@ -199,9 +200,9 @@ def build_task(raw: Any, where: str) -> Task:
 
 def _read_task(path: Path) -> Task:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = strict_yaml.read(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file, expected the YAML file of a task") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not valid YAML: {error}") from None
+    except (yaml.YAMLError, OSError) as error:
+        raise DataError(f"{path} cannot be read as YAML: {error}") from None
     return build_task(raw, str(path))
