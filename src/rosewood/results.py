@@ -48,7 +48,8 @@ class _Result(_Part):
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
+            temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
+            with temporary.open("x", encoding="utf-8") as file:
                 file.write(self.model_dump_json(indent=2) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

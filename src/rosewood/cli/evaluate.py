@@ -35,6 +35,12 @@ def evaluate(
     batch_size: int = typer.Option(64, min=1),
     typo_rate: float = typer.Option(0.3, min=0.0, max=1.0, help="Share of the words that get a typo."),
     seed: int = typer.Option(0, min=0, help="Seed of the sample and of the typos."),
+    trust_remote_code: list[str] = typer.Option(
+        [],
+        metavar="RUN",
+        help="Run the code that this run or checkpoint brings along (repeatable).",
+        show_default=False,
+    ),
 ) -> None:
     """Evaluate runs, or any classification checkpoints, and print one table.
 
@@ -46,7 +52,8 @@ def evaluate(
         _check(run, task)
     evaluations = {}
     for run in runs:
-        evaluations[run] = evaluate_one(run, task, data_dir, size, batch_size, typo_rate, seed)
+        trusted = bool({run, str(Path(run) / "model")}.intersection(trust_remote_code))
+        evaluations[run] = evaluate_one(run, task, data_dir, size, batch_size, typo_rate, seed, trusted)
     console = Console()
     console.print(render(evaluations))
     for evaluation in evaluations.values():
@@ -55,7 +62,14 @@ def evaluate(
 
 
 def evaluate_one(
-    run: str, task: str | None, data_dir: Path | None, size: int | None, batch_size: int, typo_rate: float, seed: int
+    run: str,
+    task: str | None,
+    data_dir: Path | None,
+    size: int | None,
+    batch_size: int,
+    typo_rate: float,
+    seed: int,
+    trust_remote_code: bool = False,
 ) -> Evaluation:
     """Evaluate one run or checkpoint; a run knows its task, its data folder and its text length."""
     from transformers.utils.logging import disable_progress_bar
@@ -67,7 +81,7 @@ def evaluate_one(
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     directory = Path(run)
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
-    model, tokenizer = load_classifier(str(directory / "model") if info else run)
+    model, tokenizer = load_classifier(str(directory / "model") if info else run, trust_remote_code)
     folder = str(data_dir) if data_dir else (info.data_dir if info else None)
     evaluation = run_suite(
         model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,9 @@ def train(
         show_default="minilm",
         rich_help_panel=TRAINING,
     ),
+    trust_remote_code: str | None = typer.Option(
+        None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
+    ),
     epochs: float | None = typer.Option(None, min=0.01, show_default="3", rich_help_panel=TRAINING),
     learning_rate: float | None = typer.Option(
         None, min=0.0, show_default="the recipe's, or 5e-5", rich_help_panel=TRAINING
@@ -105,7 +109,9 @@ def train(
     if resume:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-        others = [f"--{name.replace('_', '-')}" for name in given if name not in ("resume", "output")]
+        others = [
+            f"--{name.replace('_', '-')}" for name in given if name not in ("resume", "output", "trust_remote_code")
+        ]
         if output is None or others:
             raise RunError(
                 "--resume takes its settings from the run: rosewood train --output RUN --resume"
@@ -121,7 +127,7 @@ def train(
     console = Console(quiet=not is_first())
     try:
         if resume and output is not None:
-            info = resume_run(output)
+            info = resume_run(output, trust_remote_code=trust_remote_code)
         else:
             files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
             plan = Plan(
@@ -135,14 +141,20 @@ def train(
                 early_stopping=early_stopping,
                 max_skipped_steps=max_skipped_steps,
                 arguments=arguments,
+                trust_remote_code=trust_remote_code,
             )
-            output = output or Path("runs") / f"{plan.recipe.name.replace(':', '-')}-{plan.task.name}-seed{seed}"
+            output = output or Path("runs") / _file_name(f"{plan.recipe.name}-{plan.task.name}-seed{seed}")
             info = start_run(plan, output, overwrite)
     except Interrupted:
         console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
         raise typer.Exit(130) from None
     if is_first():
         report(output, info.seconds or 0.0, console)
+
+
+def _file_name(text: str) -> str:
+    """A recipe or a task may be called anything; a folder of `runs` must stay one."""
+    return re.sub(r"[^\w.+-]+", "-", text)[-100:].lstrip(".-")
 
 
 def _task(name: str | None, files: dict[str, Path | None], text_columns: list[str], label_column: str) -> Task:

@@ -20,17 +20,28 @@ _FIELD_LIMIT = 2**31 - 1
 
 def read_file(path: Path, key: str | None = None) -> Table:
     """Read one file by its ending; `key` names the list to read in a JSON file that holds several."""
-    if not path.is_file():
+    if not is_file(path):
         raise DataError(f"{path}: no such file")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: unknown file ending {path.suffix!r}, expected one of {', '.join(_READERS)}")
     if key is not None and path.suffix.lower() != ".json":
         raise DataError(f"{path}: a key ({key!r}) can only be read from a .json file")
-    table = _read_json(path, key) if key is not None else reader(path)
+    try:
+        table = _read_json(path, key) if key is not None else reader(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(table) == 0:
         raise DataError(f"{path}: the file is empty, expected at least one row of data")
     return table
+
+
+def is_file(path: Path) -> bool:
+    """Whether the path is that of a file; a name that no file can have, because it is too long, is not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _read_text(path: Path) -> str:
@@ -142,6 +153,8 @@ def _parse_json(path: Path, text: str, first_line: int = 1) -> Any:
         line = first_line + error.lineno - 1
         hint = "" if path.suffix.lower() == ".jsonl" else "; a file with one object a line must end in .jsonl"
         raise DataError(f"{path}, line {line}: not valid JSON ({error.msg}, column {error.colno}){hint}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, lists inside lists without end
+        raise DataError(f"{path}, line {first_line}: JSON that cannot be read ({error})") from None
 
 
 def _json_object(where: str, value: Any) -> dict[str, Any]:
@@ -163,10 +176,20 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def _read_parquet(path: Path) -> Table:
     try:
         table = pq.ParquetFile(path).read()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise DataError(f"{path}: not a Parquet file ({error})") from None
     _check_distinct(str(path), table.column_names)
-    return Table(str(path), table.to_pydict(), range(1, table.num_rows + 1), unit="row")
+    columns = {name: _python_values(path, name, table.column(name)) for name in table.column_names}
+    return Table(str(path), columns, range(1, table.num_rows + 1), unit="row")
+
+
+def _python_values(path: Path, name: str, column: pa.ChunkedArray) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
+        # Texts that are no UTF-8, dates after the year 9999: Arrow holds them, Python does not.
+        raise DataError(f"{path}, column {name!r}: a {column.type} that cannot be read ({error})") from None
+    return values
 
 
 _READERS: dict[str, Callable[[Path], Table]] = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rosewood.data.embedded import embedded_reviews, reviews_file
 from rosewood.data.examples import examples
-from rosewood.data.files import read_file
+from rosewood.data.files import is_file, read_file
 from rosewood.data.hub import read_hub
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.table import Table
@@ -71,10 +71,10 @@ def task_from_files(
     Without `eval_file` a tenth of the training file becomes the validation split. All files are read and
     checked here, so that a bad test file does not show up after hours of training.
     """
-    train = Path(train_file).resolve()
+    train = _absolute(train_file)
     columns = {} if label_column == "label" else {label_column: "label"}
     splits: dict[str, Any] = {
-        name: {"folder": {"file": str(Path(file).resolve()), "columns": columns}}
+        name: {"folder": {"file": str(_absolute(file)), "columns": columns}}
         for name, file in (("train", train), ("validation", eval_file), ("test", test_file))
         if file is not None
     }
@@ -84,6 +84,13 @@ def task_from_files(
     for name in task.splits:
         load_split(task, name)
     return task
+
+
+def _absolute(file: str | Path) -> Path:
+    try:
+        return Path(file).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte, a loop of links
+        raise DataError(f"{str(file)!r} is not the name of a file ({error})") from None
 
 
 def _labels_in(path: Path, column: str) -> list[str]:
@@ -133,7 +140,7 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
             reviews_file()
     except DataError:
         return False
-    return not isinstance(source, FolderSource) or ((root or Path()) / source.file).is_file()
+    return not isinstance(source, FolderSource) or is_file((root or Path()) / source.file)
 
 
 def _read(task: Task, name: str, root: Path | None) -> Table:
@@ -145,7 +152,7 @@ def _read(task: Task, name: str, root: Path | None) -> Table:
         hint = f"check the connection, or point --data-dir or {DATA_VARIABLE} at{file}"
         return examples(read_hub(source, hint), task, source)
     path = (root or Path()) / source.file
-    if not path.is_file():
+    if not is_file(path):
         instead = " or leave the data folder out to use the Hub" if split.hub else ""
         raise DataError(f"{path}: no such file (split {name} of task {task.name}); put it there{instead}")
     return examples(read_file(path, source.key), task, source)

@@ -36,3 +36,10 @@ def models() -> dict[str, ModelInfo]:
 def resolve_model(name: str) -> str:
     """The path behind the alias `minilm`; every other name is passed through."""
     return str(embedded_model()) if name == "minilm" else name
+
+
+def why_not_loaded(name: str, error: Exception) -> str:
+    """What kept transformers from loading a model, in one line; says how to trust one that brings its own code."""
+    if "trust_remote_code" in str(error):
+        return f"it comes with code of its own; read that code, and if you trust it, add --trust-remote-code {name}"
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import cast
 
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -12,22 +11,25 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from rosewood.data.models import why_not_loaded
 from rosewood.errors import RunError
 
 
-def load_classifier(path_or_name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_classifier(
+    path_or_name: str, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model and tokenizer of a trained classifier.
 
-    Weights must be in safetensors, and no code that comes with a checkpoint is run.
+    Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted.
     """
     try:
         model, loaded = AutoModelForSequenceClassification.from_pretrained(
-            path_or_name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            path_or_name, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
         )
-        tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=False)
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=trust_remote_code)
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
         raise RunError(
-            f"cannot load a classifier from {path_or_name}: {error}\n"
+            f"cannot load a classifier from {path_or_name}: {why_not_loaded(path_or_name, error)}\n"
             "Expected a folder (or the name of a model) with config.json, model.safetensors "
             "and the files of its tokenizer."
         ) from error

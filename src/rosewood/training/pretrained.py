@@ -11,19 +11,21 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from rosewood.data.models import resolve_model
+from rosewood.data.models import resolve_model, why_not_loaded
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import check_vocabulary
 
 
-def load_pretrained(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A model with a new, seeded classification head for the task. Never runs code that comes with a checkpoint."""
+def load_pretrained(
+    name: str, task: Task, seed: int, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A model with a new, seeded classification head for the task. Runs code that comes with it only if trusted."""
     path = resolve_model(name)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # a new head is what we want, not a reason for a warning
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
         set_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(
             path,
@@ -32,17 +34,20 @@ def load_pretrained(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, 
             label2id={label: i for i, label in enumerate(task.labels)},
             ignore_mismatched_sizes=True,
             use_safetensors=True,
-            trust_remote_code=False,
+            trust_remote_code=trust_remote_code,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
         raise RunError(
-            f"the model {name!r} cannot be loaded: {str(error).splitlines()[0]}\n"
+            f"the model {name!r} cannot be loaded: {why_not_loaded(name, error)}\n"
             "Expected a folder with config.json, tokenizer and safetensors weights, a name on the Hugging Face Hub "
             "(which must be reachable), or a short name from `rosewood list models`."
-        ) from None
+        ) from error
     finally:
         logging.set_verbosity(verbosity)
     check_vocabulary(tokenizer, name)
+    if isinstance(tokenizer.chat_template, dict):
+        # A classifier uses none, and their names, chosen by whoever made the checkpoint, become names of files.
+        tokenizer.chat_template = None
     if model.config.pad_token_id is None:
         # GPT-2 and Llama come without one; classification needs to know where a text ends.
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

@@ -11,6 +11,7 @@ checkpoints/   only while the run is unfinished
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -37,7 +38,7 @@ from rosewood.data.tokenize import tokenize
 from rosewood.durable import staged, staged_path
 from rosewood.errors import RunError
 from rosewood.processes import is_first
-from rosewood.recipe import Recipe, load_recipe
+from rosewood.recipe import Recipe, check_training, load_recipe
 from rosewood.results import Metrics, RunInfo
 from rosewood.training.checkpoint import NoGoodCheckpointError
 from rosewood.training.full_disk import explained
@@ -45,6 +46,7 @@ from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.trainer import RobustTrainer
+from rosewood.training.untrusted import refuse_links
 
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 5e-5,
@@ -71,6 +73,7 @@ class Plan:
     early_stopping: int | None = None
     max_skipped_steps: int = 10
     arguments: dict[str, Any] = field(default_factory=dict)
+    trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file
 
     def training_arguments(self) -> dict[str, Any]:
         """Defaults, then what the recipe's paper says, then what the user says."""
@@ -98,9 +101,10 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
     return _train(trainer, _describe(plan, data), output)
 
 
-def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
+def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_code: str | None = None) -> RunInfo:
     """Continue an interrupted run from its last checkpoint, with the settings it was started with."""
     info = RunInfo.load(output / "run.json")
+    refuse_links(output)
     if info.status == "finished":
         raise RunError(f"{output} holds a finished run; there is nothing to resume")
     plan = Plan(
@@ -115,6 +119,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0) -> RunInfo:
         early_stopping=info.early_stopping,
         max_skipped_steps=info.max_skipped_steps,
         arguments=info.training_arguments,
+        trust_remote_code=trust_remote_code,
     )
     data = _load_data(plan)
     changed = [split for split, rows in data.items() if fingerprint(rows) != info.fingerprints.get(split)]
@@ -139,15 +144,27 @@ def finish_run(plan: Plan, output: Path) -> RunInfo:
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
+    _check_writable(output)
     holds_nothing = output.is_dir() and not any(path.is_file() for path in output.rglob("*"))
     if not output.exists() or holds_nothing:  # folders without files are what a run killed at its start leaves
         return
     if not (output / "run.json").exists():
         raise RunError(f"{output} exists and is not a run of Rosewood: choose another --output")
+    status = RunInfo.load(output / "run.json").status  # some other program may write a run.json too
     if not overwrite:
-        status = RunInfo.load(output / "run.json").status
         advice = "choose another --output" if status == "finished" else "continue it with --resume"
         raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
+
+
+def _check_writable(output: Path) -> None:
+    try:
+        if output.is_symlink():
+            raise RunError(f"{output} is a link: name the folder that it points to")
+        nearest = next(folder for folder in (output, *output.resolve().parents) if folder.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+            raise RunError(f"{output} cannot be written: {nearest} is not a folder that you may write to")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise RunError(f"{str(output)!r} cannot be written: {error}. Choose another --output.") from None
 
 
 def _load_data(plan: Plan) -> dict[str, Dataset]:
@@ -191,7 +208,7 @@ def _task_yaml(task: Task) -> str:
 
 def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
-    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed)
+    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, plan.trust_remote_code == plan.model)
     if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
@@ -253,7 +270,7 @@ def _resumed(trainer: RobustTrainer, output: Path) -> TrainOutput:
 
 
 def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
-    settings = plan.training_arguments()
+    settings = check_training(plan.training_arguments())
     if has_validation:
         settings = {"eval_strategy": "epoch"} | settings
     if plan.early_stopping is not None:
@@ -273,8 +290,8 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
     fixed = {"output_dir": str(output / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
     try:
         return TrainingArguments(**(defaults | settings | fixed))
-    except (ValueError, TypeError, ImportError) as error:
-        raise RunError(f"the training arguments cannot be used: {error}") from None
+    except Exception as error:  # transformers checks as it goes, and says so with whatever comes up
+        raise RunError(f"the training arguments cannot be used: {error}") from error
 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
-from transformers import Trainer, get_scheduler
+from transformers import Trainer, TrainerState, get_scheduler
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.training_args import OptimizerNames
@@ -41,6 +41,7 @@ from rosewood.training.full_disk import explained
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.untrusted import reading
 
 ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
 STATE_FILE = "rosewood.safetensors"
@@ -433,11 +434,25 @@ class RobustTrainer(Trainer):
         if state and self.args.should_save:
             save_file({key: value.contiguous() for key, value in state.items()}, Path(output_dir) / STATE_FILE)
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with reading(resume_from_checkpoint):
+            TrainerState.load_from_json(str(Path(resume_from_checkpoint) / TRAINER_STATE_NAME))  # comes next
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and self._engine is not None:
-            file = Path(checkpoint) / STATE_FILE
-            self._engine.load_state_dict(load_file(file, device=str(self.args.device)) if file.exists() else {})
+        with reading(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            if checkpoint is not None and self._engine is not None:
+                file = Path(checkpoint) / STATE_FILE
+                self._engine.load_state_dict(load_file(file, device=str(self.args.device)) if file.exists() else {})
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        with reading(checkpoint):
+            super()._load_scaler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with reading(checkpoint):
+            super()._load_rng_state(checkpoint)
 
 
 def _averages(records: list[dict[str, Any]]) -> dict[str, float]:
