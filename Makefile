@@ -2,7 +2,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-all check benchmark clean
+.PHONY: demo test test-all check audit benchmark clean
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -17,6 +17,9 @@ check: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
+
+audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks the vulnerability service, so needs the network
+	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
 
 benchmark: $(INSTALLED)  ## what a training step costs, in passes
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/step_cost.py
