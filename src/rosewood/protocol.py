@@ -60,6 +60,7 @@ class Term(NamedTuple):
     value: Tensor
     weight: float
     scaled: bool = True  # whether the fp16 loss scaler applies to the backward that reads this term alone
+    stand_ins: Mapping[str, Tensor] = {}  # read in place of the parameters of these names; never of a weighted term
 
 
 class Pass(NamedTuple):
@@ -139,17 +140,24 @@ class Stateful:
 
 
 class Cost(NamedTuple):
-    """Passes per micro-batch and graph: forwards (F), backwards to the inputs only (X), full backwards (B)."""
+    """Passes per micro-batch and graph: forwards (F), backwards to the inputs only (X), full backwards (B).
 
-    forward: int = 0
-    inputs: int = 0
-    backward: int = 0
+    A pass over a part of the batch, or not in every step, counts as that part of a pass.
+    """
+
+    forward: float = 0
+    inputs: float = 0
+    backward: float = 0
 
     def plus(self, other: Cost) -> Cost:
         return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def times(self, share: float) -> Cost:
+        return Cost(*(count * share for count in self))
+
     def __str__(self) -> str:
-        return "+".join(f"{count if count > 1 else ''}{kind}" for kind, count in zip("FXB", self, strict=True) if count)
+        counts = zip("FXB", self, strict=True)
+        return "+".join(f"{'' if count == 1 else f'{count:.3g}'}{kind}" for kind, count in counts if count)
 
 
 class Component:

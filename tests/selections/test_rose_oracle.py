@@ -1,12 +1,14 @@
 """RobustTrainer against the slow transcription of Algorithm 1, in float64."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from rose_oracle import Oracle, Settings, bert_candidates, undecayed
+from rose_oracle import CheaperOracle, Oracle, Settings, bert_candidates, undecayed
 from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, tiny_bert, trained
 
@@ -16,7 +18,12 @@ TOLERANCE = {"rtol": 0, "atol": 1e-9}
 
 
 def compare(
-    directory: Path, settings: Settings, overrides: dict[str, Any], accumulation: int = 1, **arguments: Any
+    directory: Path,
+    settings: Settings,
+    overrides: dict[str, Any],
+    accumulation: int = 1,
+    oracle_class: Callable[..., Oracle] = Oracle,
+    **arguments: Any,
 ) -> tuple[Recording, Oracle]:
     """Train with the engine, then with the oracle on the same batches and the same dropout draws."""
     trainer = trained(
@@ -30,7 +37,7 @@ def compare(
     )
     model = tiny_bert().train()
     names = [name for name, _ in model.named_parameters()]
-    oracle = Oracle(model, settings, bert_candidates(names), undecayed(names))
+    oracle = oracle_class(model, settings, bert_candidates(names), undecayed(names))
     torch.set_rng_state(trainer.micro_batches[0][0])
     batches = [batch for _, batch in trainer.micro_batches]
     for start in range(0, len(batches), accumulation):
@@ -112,3 +119,38 @@ def test_elements_in_the_form_of_the_official_code(variant: str, tmp_path: Path)
     settings = Settings(variant, STEPS, form="hf", level="element", epsilon=1e-3, decay=0.5)
     overrides = {"optimizer_form": "hf", "selection.level": "element"}
     agree(*compare(tmp_path, settings, overrides, adam_epsilon=settings.epsilon, weight_decay=settings.decay))
+
+
+# The cheaper first-order risk. Micro-batches have four rows.
+
+CHEAPER: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({"rows": [0, 2]}, {"probe_fraction": 0.5}, {}),
+    ({"rows": [0]}, {"probe_fraction": 0.01}, {}),
+    ({"every": 3}, {"probe_every": 3}, {}),
+    ({"every": 4}, {"probe_every": 4, "warmup_steps": 3}, {"unmasked_steps": 3}),
+    ({"every": 2}, {"probe_every": 2, "level": "element"}, {"level": "element"}),
+    ({}, {"risk_sketch": 32}, {}),  # as many directions as outputs: exact
+    ({"every": 2, "rows": [0, 1, 2]}, {"probe_every": 2, "probe_fraction": 0.75, "risk_sketch": 99}, {}),
+]
+
+
+@pytest.mark.parametrize("variant", ["first", "ensemble"])
+@pytest.mark.parametrize(("oracle", "overrides", "plain"), CHEAPER, ids=[str(option[1]) for option in CHEAPER])
+def test_cheaper_risks(
+    oracle: dict[str, Any], overrides: dict[str, Any], plain: dict[str, Any], variant: str, tmp_path: Path
+) -> None:
+    settings = {"objective.passes": 1} | {f"selection.{name}": value for name, value in overrides.items()}
+    agree(
+        *compare(
+            tmp_path,
+            Settings(variant, STEPS, passes=1, **plain),
+            settings,
+            accumulation=2,
+            oracle_class=partial(CheaperOracle, **oracle),
+        )
+    )
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_a_sketch_of_all_directions_is_exact_in_the_passes_of_the_loss(accumulation: int, tmp_path: Path) -> None:
+    agree(*compare(tmp_path, Settings("first", STEPS), {"selection.risk_sketch": 32}, accumulation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from rosewood.candidates import candidate_names
 from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.errors import RecipeError
+from rosewood.gradient_sketch import GradientSketch, sketch_problems
 from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
     Batch,
     Call,
     Cost,
     Masks,
+    Output,
     Pass,
     Progress,
     Readings,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PROBE = "dropout_kl"
+CHEAPER = {"probe_fraction": 1.0, "probe_every": 1, "risk_sketch": 0}  # settings and what leaves the risk exact
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,15 @@ class Rose(Selection):
     - 0/0 counts as risk 0 and x/0 as infinite; thresholds are order statistics, which select the same tensors as
       interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
     - Candidates: see `rosewood.candidates`.
+
+    Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
+    - `probe_fraction` reads it on this part of each batch, evenly spaced rows and at least one. The two passes are
+      then the probe's own: a divergence of rows of the loss's pass would go back through all of its graph. Use
+      objective.passes=1 with it, since the loss has no more use for a second pass.
+    - `probe_every` reads it in every k-th step and keeps the risks in between, where a step costs what the loss does.
+    - `risk_sketch` estimates the norms from this many random directions of each layer's outputs
+      (`rosewood.gradient_sketch`), so that the divergence goes back to the inputs and forms no weight gradient. The
+      directions stay the same throughout a stage.
     """
 
     masked = "freeze"
@@ -76,6 +88,9 @@ class Rose(Selection):
     dropout: Annotated[float, Field(gt=0, lt=1)] | None = None
     scale_probe: bool = True
     parameters: str | None = None
+    probe_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    probe_every: Annotated[int, Field(ge=1)] = 1
+    risk_sketch: Annotated[int, Field(ge=0)] = 0
 
     @property
     def reads_first(self) -> bool:
@@ -85,8 +100,17 @@ class Rose(Selection):
     def reads_second(self) -> bool:
         return self.order in ("second", "ensemble")
 
+    def first_term(self, stage: Stage) -> str:
+        """The term whose gradient is the first-order risk."""
+        of_objective = stage.objective.divergence_term(stage)
+        return of_objective if self.risk_term == "objective" and of_objective else PROBE
+
+    def probes(self, stage: Stage) -> bool:
+        """Whether it reads a divergence that the objective does not yield by itself."""
+        return self.reads_first and self.first_term(stage) != stage.objective.divergence_term(stage)
+
     def problems(self, stage: Stage) -> list[str]:
-        found = []
+        found = self._cheaper_problems(stage)
         for name in ("first_quantiles", "second_quantiles"):
             bounds = getattr(self, name)
             if bounds is not None and bounds[0] > bounds[1]:
@@ -100,10 +124,36 @@ class Rose(Selection):
             )
         return found
 
+    def _cheaper_problems(self, stage: Stage) -> list[str]:
+        chosen = [name for name, exact in CHEAPER.items() if getattr(self, name) != exact]
+        if not self.reads_first:
+            return [
+                f"selection.{name} makes the first-order risk cheaper, which order=second never reads"
+                for name in chosen
+            ]
+        found = []
+        if not self.probes(stage):
+            found += [
+                f"selection.{name} is about passes that only the risk needs, and here the risk reads "
+                f"{self.first_term(stage)} of objective {stage.objective.name}: use selection.probe_every"
+                for name in chosen
+                if name != "probe_every"
+            ]
+        if self.risk_sketch and self.level == "element":
+            found.append("selection.risk_sketch estimates norms of whole tensors: use selection.level=tensor")
+        for anchor in stage.anchors:
+            if self.risk_sketch and anchor.changes_weights:
+                found.append(
+                    f"selection.risk_sketch forms no gradients, and anchor {anchor.name} has to change them: leave one "
+                    "of the two out"
+                )
+        return found
+
     def problems_with(self, model: nn.Module) -> list[str]:
         found = []
         try:
-            candidate_names(model, self.parameters)
+            names = candidate_names(model, self.parameters)
+            found += sketch_problems(model, names, "selection.risk_sketch") if self.risk_sketch else []
         except RecipeError as error:
             found.append(str(error))
         if self.reads_first:
@@ -121,27 +171,37 @@ class Rose(Selection):
         return found
 
     def cost(self, stage: Stage) -> Cost:
-        divergence = stage.objective.divergence_term(stage)
-        own_probe = self.reads_first and self.risk_term == "dropout" and divergence != PROBE
-        probe = Cost(forward=0 if stage.objective.clean_passes(stage) > 1 else 1, backward=2) if own_probe else Cost()
+        read_share = 1 / self.probe_every
+        probe = self._probe_cost(stage).times(read_share) if self.probes(stage) else Cost()
         # A term that shares the total with others is read by a backward of its own, over the same graphs.
+        divergence = stage.objective.divergence_term(stage)
         shares = divergence is not None or any(not anchor.changes_weights for anchor in stage.anchors)
-        split = (self.reads_first and not own_probe) or (self.reads_second and shares)
-        return probe.plus(Cost(backward=stage.objective.cost(stage).backward)) if split else probe
+        first_apart = read_share if self.reads_first and not self.probes(stage) else 0
+        apart = 1 if self.reads_second and shares else first_apart
+        return probe.plus(Cost(backward=stage.objective.cost(stage).backward).times(apart))
+
+    def _probe_cost(self, stage: Stage) -> Cost:
+        backwards = Cost(inputs=2) if self.risk_sketch else Cost(backward=2)
+        if self.probe_fraction < 1:
+            return backwards.plus(Cost(forward=2)).times(self.probe_fraction)
+        return backwards if stage.objective.clean_passes(stage) > 1 else backwards.plus(Cost(forward=1))
 
     def reads_apart(self, stage: Stage) -> bool:
-        return self.cost(stage).backward > 0
+        return self.cost(stage) != Cost()
 
     def memory(self) -> str:
-        second_graph = "second graph, candidate gradients" if self.reads_first else ""
-        return f"{second_graph}, masks" if self.level == "element" else second_graph
+        gradients = "gradient sketches" if self.risk_sketch else "candidate gradients"
+        graph = "second graph" if self.probe_fraction == 1 else "two graphs of a part of the batch"
+        notes = [graph, gradients] if self.reads_first else []
+        return ", ".join(notes + ["masks"] * (self.level == "element"))
 
     def explain(self, stage: Stage) -> list[str]:
         what = "weight tensors" if self.level == "tensor" else "single weights"
         lines = []
         if self.reads_first:
-            term = PROBE if self.risk_term == "dropout" else stage.objective.divergence_term(stage)
+            term = self.first_term(stage)
             lines.append(f"first-order risk = |grad {term}|, {PROBE} = KL(p || p') + KL(p' || p) of two dropout passes")
+            lines += self._explain_cheaper()
         if self.reads_second:
             lines.append("second-order risk = | (1 - beta1) |grad ce| / |m| - 1 |, m the momentum")
         shared = (0.0, self.keep_quantile)
@@ -154,6 +214,16 @@ class Rose(Selection):
         else:
             lines.append(f"M = M_{self.order}")
         lines.append("g' = M g + (1 - M) m; AdamW on g'; update and decay times M")
+        return lines
+
+    def _explain_cheaper(self) -> list[str]:
+        lines = []
+        if self.probe_fraction < 1:
+            lines.append(f"read on {self.probe_fraction:g} of the rows of each batch, in two passes of its own")
+        if self.risk_sketch:
+            lines.append(f"|grad| estimated by |R^T grad|, R R^T = 1 on average, R with {self.risk_sketch} columns")
+        if self.probe_every > 1:
+            lines.append(f"read every {self.probe_every} steps, the same in between")
         return lines
 
     def start(self, run: Run) -> RoseSelector:
@@ -185,45 +255,78 @@ def _ceil(value: float) -> int:
 
 
 class RoseSelector(Selector):
-    """Computes ROSE's masks from the readings of a step; all of its state is the optimiser's."""
+    """Computes ROSE's masks from the readings of a step.
+
+    All of its state is the optimiser's, but for the last first-order risks where they serve several steps.
+    """
 
     def __init__(self, settings: Rose, run: Run) -> None:
         self.settings = settings
         self.names = candidate_names(run.model, settings.parameters)
         self._dropout = None if settings.dropout is None else DropoutSetting(run.model, settings.dropout)
-        of_objective = run.stage.objective.divergence_term(run.stage)
-        self._first_term = of_objective if settings.risk_term == "objective" and of_objective else PROBE
+        self._first_term = settings.first_term(run.stage)
+        self._sketch: GradientSketch | None = None
+        if settings.risk_sketch:
+            generator = run.generator("rose", "sketch")
+            self._sketch = GradientSketch(run.model, self.names, settings.risk_sketch, generator)
+        self._read_step: int | None = None
+        self._risks: dict[str, Tensor] = {}
         self._log: dict[str, Tensor] = {}
 
     def leave(self) -> None:
         if self._dropout is not None:
             self._dropout.undo()
+        if self._sketch is not None:
+            self._sketch.undo()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        if self._read_step is None:
+            return {}
+        risks = {f"risk.{name}": risk.clone() for name, risk in self._risks.items()}
+        return {"read_step": torch.tensor(self._read_step)} | risks
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        if "read_step" in state:
+            self._read_step = int(state["read_step"])
+        self._risks = {key.removeprefix("risk."): risk for key, risk in state.items() if key != "read_step"}
+
+    def _reads_first(self, at: Progress) -> bool:
+        """Whether this step reads the first-order risk; one that the loss scaler skipped leaves that to the next."""
+        if not self.settings.reads_first or self._warming_up(at):
+            return False
+        return self._read_step is None or at.step - self._read_step >= self.settings.probe_every
 
     def _warming_up(self, at: Progress) -> bool:
         return at.step < self.settings.warmup_steps
 
     def probe(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
-        settings = self.settings
-        if not settings.reads_first or settings.risk_term == "objective" or self._warming_up(at):
+        if not self._reads_first(at) or self.settings.risk_term == "objective":
             return []
         if any(term.name == PROBE for term in result.terms):
             return []
-        other = result.clean[1] if len(result.clean) > 1 else call(batch)
-        divergence = symmetric_kl(result.clean[0].predictions(), other.predictions())
-        return [Term(PROBE, divergence, 0.0, settings.scale_probe)]
+        first, second = self._two_passes(call, batch, result.clean)
+        stand_ins = {} if self._sketch is None else self._sketch.stand_ins
+        divergence = symmetric_kl(first.predictions(), second.predictions())
+        return [Term(PROBE, divergence, 0.0, self.settings.scale_probe, stand_ins)]
+
+    def _two_passes(self, call: Call, batch: Batch, clean: Sequence[Output]) -> tuple[Output, Output]:
+        if self.settings.probe_fraction < 1:
+            part = evenly_spaced(batch, self.settings.probe_fraction)
+            return call(part), call(part)
+        return clean[0], clean[1] if len(clean) > 1 else call(batch)
 
     def reads(self, terms: Sequence[Term], at: Progress) -> dict[str, list[str]]:
-        if self._warming_up(at):
-            return {}
         wanted = {}
-        if self.settings.reads_first:
+        if self._reads_first(at):
             wanted[self._first_term] = self.names
-        if self.settings.reads_second:
+        if self.settings.reads_second and not self._warming_up(at):
             wanted["ce"] = self.names
         return wanted
 
     def masks(self, readings: Readings) -> Masks | None:
         self._log = {}
+        if self._sketch is not None:
+            self._sketch.forget()
         if self._warming_up(readings.at):
             return None
         update = {name: readings.gradients["total"][name] for name in self.names if name in readings.gradients["total"]}
@@ -254,6 +357,19 @@ class RoseSelector(Selector):
         return torch.ones(where.numel(), dtype=risk.dtype, device=risk.device).masked_scatter(where, kept)
 
     def _first_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
+        if not self._reads_first(readings.at):
+            kept = [self._risks[name] for name in names if name in self._risks]
+            return torch.cat(kept) if kept else readings.clip.new_empty(0), [name in self._risks for name in names]
+        risk, known = self._read_first_risk(readings, names)
+        if self.settings.probe_every > 1:
+            covered = list(compress(names, known))
+            whole = self.settings.level == "tensor"
+            sizes = [1 if whole else readings.gradients["total"][name].numel() for name in covered]
+            self._risks = dict(zip(covered, risk.split(sizes), strict=True))
+            self._read_step = readings.at.step
+        return risk, known
+
+    def _read_first_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
         gradients = readings.gradients[self._first_term]
         known = [name in gradients for name in names]
         covered = list(compress(names, known))
@@ -292,3 +408,12 @@ def five_numbers(values: Tensor) -> Tensor:
     ordered = values[:: max(values.numel() // 100_000, 1)].sort().values
     at = torch.linspace(0, ordered.numel() - 1, 5, device=values.device).round().long()
     return ordered[at]
+
+
+def evenly_spaced(batch: Batch, fraction: float) -> Batch:
+    """A part of a batch's rows, at least one, spread over all of it: rows may be sorted by length."""
+    size = len(next(iter(batch.values())))
+    chosen = max(round(fraction * size), 1)
+    rows = [i * size // chosen for i in range(chosen)]
+    has_rows = {key: isinstance(value, Tensor) and value.shape[:1] == (size,) for key, value in batch.items()}
+    return {key: value[rows] if has_rows[key] else value for key, value in batch.items()}

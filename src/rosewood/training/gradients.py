@@ -70,7 +70,8 @@ class Gradients:
     def _read(
         self, term: Term, names: list[str], micro_batches: float, leaves: Sequence[Tensor], retain_graph: bool
     ) -> None:
-        wanted = {name: self._parameters[name] for name in names} if term.weight == 0 else self._parameters
+        chosen = names if term.weight == 0 else self._parameters
+        wanted = {name: term.stand_ins.get(name, self._parameters[name]) for name in chosen}
         extra = leaves if term.weight != 0 else ()
         loss = term.value / micro_batches
         found = torch.autograd.grad(
