@@ -19,7 +19,7 @@ from rich.console import Console
 from rosewood.data.tasks import load_task
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.evaluation.suite import evaluate
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.results import Evaluation, Metrics, RunInfo
 from rosewood.training.run import Plan, finish_run
 
@@ -28,7 +28,7 @@ STEP_COST = Path(__file__).with_name("step_cost.json")
 SETS = ("test", "advglue")
 
 
-def run(recipe: str, data_dir: str, output: Path, seed: int) -> None:
+def run(recipe: str | Recipe, data_dir: str, output: Path, seed: int) -> None:
     """Train and evaluate one recipe, unless that has been done."""
     plan = Plan(
         recipe=load_recipe(recipe),

@@ -118,14 +118,14 @@ def label(recipe: str, overrides: dict[str, Any]) -> str:
     return " ".join([recipe, *(f"{key}={value}" for key, value in overrides.items())])
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, chosen: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     model = AutoModelForSequenceClassification.from_pretrained(resolve_model(arguments.model), num_labels=2)
     data = batches(8, arguments.batch_size, arguments.length, model.config.vocab_size)
     passes = Passes(copy.deepcopy(model))
     steps = {"plain torch": plain_step(copy.deepcopy(model))}
     floors = {"plain torch": Cost(forward=1, backward=1)}
     with tempfile.TemporaryDirectory() as directory:
-        for name, overrides in contestants(arguments.recipes):
+        for name, overrides in chosen:
             recipe = load_recipe(name, overrides)
             key = label(name, overrides)
             steps[key] = recipe_step(copy.deepcopy(model), recipe, data, directory)
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     arguments = parser.parse_args()
-    result = measure(arguments)
+    result = measure(arguments, contestants(arguments.recipes))
     show(result)
     if arguments.output:
         arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
