@@ -5,7 +5,8 @@ Three measurements, each of which continues where it was stopped and writes its 
 agreement  trains with the exact risk and reads, at every step, on the same weights and the same batch but with dropout
            of its own, the masks of each cheaper setting; the exact risk, read once more, is the noise floor.
 train      trains and evaluates with each setting, as recipes_on_sst2.py does.
-steps      times a step of each setting in turn, as step_cost.py does.
+steps      times a step of each setting in turn, as step_cost.py does; means, because some settings read the risk in
+           some steps only.
 
     python benchmarks/risk_readings.py agreement train steps --data-dir $ROSEWOOD_DATA
     python benchmarks/risk_readings.py table
@@ -228,7 +229,7 @@ def markdown(figures: dict[str, Any]) -> str:
     ]
     for name, key in [("vanilla", "vanilla"), ("exact", step_key({})), (AGAIN, ""), *named_settings()]:
         cost = timed.get(key)
-        ratio = f"{cost['ratio'] / timed['vanilla']['ratio']:.2f}" if cost else "–"
+        ratio = f"{cost['mean_seconds'] / timed['vanilla']['mean_seconds']:.2f}" if cost else "–"
         both = alike.get(name)
         agreed = f"{100 * both['mean']:.1f} % ({100 * both['least']:.0f} %)" if both else "–"
         clean, adversarial = (mean_of(seeds, name, column) for column in ("clean", "advglue"))
@@ -260,7 +261,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--steps", type=int, default=200, help="steps of the trajectory whose masks are compared")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=32, help="a multiple of every probe_every")
     parser.add_argument("--seed", type=int, default=0, help="of the training runs")
     arguments = parser.parse_args()
     if {"agreement", "train"} & set(arguments.what) and arguments.data_dir is None:

@@ -149,6 +149,7 @@ def measure(arguments: argparse.Namespace, chosen: list[tuple[str, dict[str, Any
         f, x, b = floors[name]
         rows[name] = {
             "seconds": statistics.median(series[2:]),
+            "mean_seconds": statistics.mean(series[2:]),  # for recipes whose steps differ
             "ratio": statistics.median(ratios),
             "floor": (f * forward + x * inputs + b * backward) / (forward + backward),
             "passes": str(floors[name]),

@@ -13,6 +13,7 @@ from rosewood.protocol import Progress, Readings, Run
 from rosewood.recipe import Recipe, build_recipe, load_recipe
 from rosewood.selections.rose import Rose, RoseSelector, evenly_spaced
 from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
+from two_processes import in_two_processes
 
 
 def cheaper(recipe: str = "rose-first", passes: int = 1, **settings: Any) -> Recipe:
@@ -91,20 +92,33 @@ def test_rows_are_spread_over_the_batch(size: int, fraction: float, rows: list[i
     assert (part["scale"], part["n"]) == (torch.ones(()), 3)
 
 
+def keyed_run(folder: Path, settings: dict[str, Any], **arguments: Any) -> Recording:
+    model = tiny_bert()
+    with keyed_dropout(model):
+        data = TinyData(size=16)
+        return trained(cheaper("rose-ensemble", **settings), folder, model, data, max_steps=5, **arguments)
+
+
 @pytest.mark.parametrize("settings", [{"probe_fraction": 0.5}, {"risk_sketch": 3}, {"probe_every": 2}], ids=str)
 def test_batch_8_is_batch_2_with_4_accumulation_steps(settings: dict[str, Any], tmp_path: Path) -> None:
-    def run(**arguments: Any) -> Recording:
-        model = tiny_bert()
-        with keyed_dropout(model):
-            data = TinyData(size=16)
-            return trained(cheaper("rose-ensemble", **settings), tmp_path, model, data, max_steps=5, **arguments)
-
-    whole = run(per_device_train_batch_size=8)
-    parts = run(per_device_train_batch_size=2, gradient_accumulation_steps=4)
+    whole = keyed_run(tmp_path, settings, per_device_train_batch_size=8)
+    parts = keyed_run(tmp_path, settings, per_device_train_batch_size=2, gradient_accumulation_steps=4)
     assert whole.masks == parts.masks
     expected = weights(whole.model)
     for name, weight in weights(parts.model).items():
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-9)
+
+
+EVERYTHING_AT_ONCE = {"probe_fraction": 0.5, "probe_every": 2, "risk_sketch": 3}
+
+
+def masks_of_a_rank(rank: int, folder: Path) -> list[dict[str, float]]:
+    return keyed_run(folder / f"out{rank}", EVERYTHING_AT_ONCE, per_device_train_batch_size=4).masks
+
+
+def test_two_processes_mask_as_one_does_with_twice_the_batch(tmp_path: Path) -> None:
+    alone = keyed_run(tmp_path, EVERYTHING_AT_ONCE, per_device_train_batch_size=8).masks
+    assert in_two_processes(masks_of_a_rank, tmp_path, tmp_path) == [alone, alone]
 
 
 # When it is read.
