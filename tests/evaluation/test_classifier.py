@@ -9,7 +9,8 @@ import torch
 from transformers import BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
 
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import label_columns, load_classifier
+from rosewood.evaluation.classifier import load_classifier
+from rosewood.scoring import label_columns
 
 Make = Callable[..., BertForSequenceClassification]
 

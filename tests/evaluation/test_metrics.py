@@ -15,8 +15,8 @@ from rosewood.evaluation.metrics import (
     expected_calibration_error,
     negative_log_likelihood,
     softmax,
-    wilson_interval,
 )
+from rosewood.intervals import wilson_interval
 
 
 def random_case(seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,8 +8,9 @@ from datasets import ClassLabel, Dataset, Features, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rosewood.data.slips import NEIGHBOURS
 from rosewood.errors import DataError
-from rosewood.evaluation.noise import _NEIGHBOURS, NOISES, noisy, typos
+from rosewood.evaluation.noise import NOISES, noisy, typos
 
 TEXT = "Wonderful acting, although the PLOT doesn't hold (nothing new) under 2nd well-known scrutiny."
 
@@ -24,7 +25,7 @@ def slip_kind(word: str, mistyped: str) -> str:
     if any(word[:i] + word[i + 1] + word[i] + word[i + 2 :] == mistyped for i in spots[:-1]):
         return "swap"
     differing = [(a, b) for a, b in zip(word, mistyped, strict=True) if a != b]
-    assert len(differing) == 1 and differing[0][1].lower() in _NEIGHBOURS[differing[0][0].lower()]
+    assert len(differing) == 1 and differing[0][1].lower() in NEIGHBOURS[differing[0][0].lower()]
     return "key"
 
 
@@ -84,11 +85,11 @@ def test_capitals_stay_capitals() -> None:
 
 
 def test_neighbours_of_keys() -> None:
-    assert set(_NEIGHBOURS["g"]) == set("fhtyvb")
-    assert set(_NEIGHBOURS["q"]) == set("wa")
-    assert set(_NEIGHBOURS["p"]) == set("ol")
-    assert set(_NEIGHBOURS["m"]) == set("njk")
-    assert all(key in _NEIGHBOURS[near] for key, nears in _NEIGHBOURS.items() for near in nears)
+    assert set(NEIGHBOURS["g"]) == set("fhtyvb")
+    assert set(NEIGHBOURS["q"]) == set("wa")
+    assert set(NEIGHBOURS["p"]) == set("ol")
+    assert set(NEIGHBOURS["m"]) == set("njk")
+    assert all(key in NEIGHBOURS[near] for key, nears in NEIGHBOURS.items() for near in nears)
 
 
 @given(st.text(), st.floats(0, 1), st.integers())

@@ -1,12 +1,8 @@
-"""A trained classifier from disk, and how its outputs line up with the labels of a task."""
-
-from collections.abc import Sequence
-from typing import cast
+"""A trained classifier from disk."""
 
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -48,29 +44,3 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str) -> N
         raise RunError(
             f"{path_or_name} has no vocabulary. Copy the files of the tokenizer it was trained with beside its weights."
         )
-
-
-def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
-    """For each label of the task, the output of the model that stands for it.
-
-    Outputs with no names of their own (LABEL_0, LABEL_1, …) are taken in the order of the task.
-    Upper and lower case do not matter.
-    """
-    if config.num_labels != len(labels):
-        raise RunError(
-            f"the model has {config.num_labels} outputs, the task {len(labels)} labels "
-            f"({', '.join(labels)}). Evaluate a model that was fine-tuned on this task."
-        )
-    id2label = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
-    names = [id2label[number] for number in range(len(labels))]
-    if names == [f"LABEL_{number}" for number in range(len(names))]:
-        return list(range(len(labels)))
-    folded = [name.casefold() for name in names]
-    wanted = [label.casefold() for label in labels]
-    if sorted(folded) != sorted(wanted):
-        raise RunError(
-            f"the model's labels are {', '.join(names)}, the task's are {', '.join(labels)}. "
-            "If they mean the same, write the task's names into id2label of the model's config.json, "
-            "in the order of its outputs."
-        )
-    return [folded.index(label) for label in wanted]

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest
 
 from rosewood.errors import DataError
 
@@ -21,17 +20,6 @@ def accuracy(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Share of examples whose most probable class is the label; a tie goes to the first class."""
     chances, truth = _checked(probabilities, labels)
     return float((chances.argmax(axis=1) == truth).mean())
-
-
-def wilson_interval(correct: int, examples: int) -> tuple[float, float]:
-    """95 % Wilson interval (low, high) of an accuracy; unlike the normal one it holds near 0 and 1."""
-    if not 0 <= correct <= examples or examples == 0:
-        raise DataError(
-            f"an interval needs at least one example and no more correct than examples; "
-            f"got {correct} correct of {examples}."
-        )
-    interval = binomtest(correct, examples).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(interval.low), float(interval.high)
 
 
 def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> float:

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from random import Random
-from string import ascii_lowercase
 
 from datasets import Dataset
 
+from rosewood.data.slips import Slip, drop, insert, neighbour_key, swap
 from rosewood.errors import DataError, closest
 
 Noise = Callable[[str, float, Random], str]
@@ -15,7 +15,7 @@ Noise = Callable[[str, float, Random], str]
 # ("don't", "B2B", "well-known", a link, a mention) is left alone.
 _WORD = re.compile(r"""([("'“‘]*)([^\W\d_]{4,})([)"'”’.,;:!?…]*)""")
 
-_KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_SLIPS: tuple[Slip, ...] = (swap, drop, insert, neighbour_key)
 
 
 def typos(text: str, rate: float, rng: Random) -> str:
@@ -52,44 +52,5 @@ def noisy(dataset: Dataset, fields: Sequence[str], kind: str, strength: float, s
 
 def _mistype(word: str, rng: Random) -> str:
     # Some slips cannot change some words (swapping in "aaaa", no key beside "ж"); dropping changes all.
-    mistyped = (slip(word, rng) for slip in rng.sample(_SLIPS, k=len(_SLIPS)))
+    mistyped = (slip(word, rng, 1) for slip in rng.sample(_SLIPS, k=len(_SLIPS)))
     return next(other for other in mistyped if other != word)
-
-
-def _swap(word: str, rng: Random) -> str:
-    at = rng.randrange(1, len(word) - 1)
-    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-
-
-def _drop(word: str, rng: Random) -> str:
-    at = rng.randrange(1, len(word))
-    return word[:at] + word[at + 1 :]
-
-
-def _insert(word: str, rng: Random) -> str:
-    at = rng.randrange(1, len(word) + 1)
-    return word[:at] + _cased(rng.choice(ascii_lowercase), word) + word[at:]
-
-
-def _neighbour_key(word: str, rng: Random) -> str:
-    at = rng.randrange(1, len(word))
-    near = _NEIGHBOURS.get(word[at].lower())
-    return word[:at] + _cased(rng.choice(near), word[at]) + word[at + 1 :] if near else word
-
-
-def _cased(letter: str, like: str) -> str:
-    return letter.upper() if like.isupper() else letter
-
-
-def _neighbours() -> dict[str, str]:
-    # Rows are shifted by about half a key, so a key touches columns 0 and 1 above, -1 and 0 below.
-    touching = [(0, -1), (0, 1), (-1, 0), (-1, 1), (1, -1), (1, 0)]
-    keys = {(row, column): key for row, line in enumerate(_KEYBOARD) for column, key in enumerate(line)}
-    return {
-        key: "".join(keys.get((row + down, column + right), "") for down, right in touching)
-        for (row, column), key in keys.items()
-    }
-
-
-_NEIGHBOURS = _neighbours()
-_SLIPS = (_swap, _drop, _insert, _neighbour_key)

@@ -13,10 +13,11 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
 from rosewood.evaluation import metrics
-from rosewood.evaluation.classifier import label_columns
 from rosewood.evaluation.noise import noisy
 from rosewood.evaluation.predict import predict
+from rosewood.intervals import wilson_interval
 from rosewood.results import Evaluation, MissingSet, Role, SetResult
+from rosewood.scoring import label_columns
 
 _ROLES: dict[str, Role] = {"test": "clean", "shift": "shift", "adversarial": "adversarial"}
 
@@ -112,7 +113,7 @@ def _measured(name: str, role: Role, logits: np.ndarray, labels: list[int]) -> S
         role=role,
         examples=len(labels),
         accuracy=accuracy,
-        interval=metrics.wilson_interval(round(accuracy * len(labels)), len(labels)),
+        interval=wilson_interval(round(accuracy * len(labels)), len(labels)),
         ece=metrics.expected_calibration_error(probabilities, labels),
         brier=metrics.brier(probabilities, labels),
         nll=metrics.negative_log_likelihood(probabilities, labels),

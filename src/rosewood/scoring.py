@@ -1,0 +1,119 @@
+"""Class scores of texts: tokenized together, sorted by length, in batches that pad little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.errors import RunError
+
+Row = tuple[str, ...]
+"""The texts of one example: one, or two of a pair."""
+
+
+class Scored(NamedTuple):
+    """One batch: which of the given rows it holds, and their logits `(rows, classes)`."""
+
+    rows: list[int]
+    logits: NDArray[np.float32]
+
+
+class Scorer:
+    """A model and its tokenizer as a function from texts to logits."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int = 128,
+        batch_size: int = 64,
+    ) -> None:
+        if max_length > tokenizer.model_max_length:
+            raise RunError(f"max_length {max_length} is more than the model's {tokenizer.model_max_length} tokens.")
+        if batch_size < 1:
+            raise RunError(f"batch_size must be at least 1, got {batch_size}.")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.classes = cast(int, model.config.num_labels)
+
+    def batches(self, texts: Sequence[Row]) -> Iterator[Scored]:
+        """Score the texts batch by batch, in the mode the model is in: see `evaluating`."""
+        if not texts:
+            return
+        encoded = self._encode(texts)
+        # Longest first: running out of memory shows at once, and an estimate of the time left is not too short.
+        order = sorted(range(len(texts)), key=lambda row: -len(encoded["input_ids"][row]))
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            yield Scored(rows, self._forward({key: [values[row] for row in rows] for key, values in encoded.items()}))
+
+    def visible(self, texts: Row, field: int) -> int:
+        """How many characters of one text reach the model before truncation cuts the rest."""
+        if not self.tokenizer.is_fast:
+            return len(texts[field])
+        encoded = self.tokenizer(
+            *([text] for text in texts), truncation=True, max_length=self.max_length, return_offsets_mapping=True
+        )
+        if len(encoded["input_ids"][0]) < self.max_length:
+            return len(texts[field])
+        own = [i for i, sequence in enumerate(encoded.sequence_ids(0)) if sequence == field]
+        return max((encoded["offset_mapping"][0][i][1] for i in own), default=0)
+
+    def _encode(self, texts: Sequence[Row]) -> dict[str, list[list[int]]]:
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        return dict(self.tokenizer(*columns, truncation=True, max_length=self.max_length))
+
+    @torch.inference_mode()
+    def _forward(self, batch: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+        padded = self.tokenizer.pad(batch, return_tensors="pt").to(self.model.device)
+        logits: NDArray[np.float32] = self.model(**padded).logits.float().cpu().numpy()
+        if not np.isfinite(logits).all():
+            raise RunError("the model gives scores that are not finite numbers; its training has likely diverged.")
+        return logits
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Switch dropout off meanwhile, and put back the mode of every module."""
+    # Module by module: a linear probe keeps its encoder in eval mode while the head trains.
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
+    """For each label of the task, the output of the model that stands for it.
+
+    Outputs with no names of their own (LABEL_0, LABEL_1, …) are taken in the order of the task.
+    Upper and lower case do not matter.
+    """
+    if config.num_labels != len(labels):
+        raise RunError(
+            f"the model has {config.num_labels} outputs, the task {len(labels)} labels "
+            f"({', '.join(labels)}). Evaluate a model that was fine-tuned on this task."
+        )
+    id2label = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
+    names = [id2label[number] for number in range(len(labels))]
+    if names == [f"LABEL_{number}" for number in range(len(names))]:
+        return list(range(len(labels)))
+    folded = [name.casefold() for name in names]
+    wanted = [label.casefold() for label in labels]
+    if sorted(folded) != sorted(wanted):
+        raise RunError(
+            f"the model's labels are {', '.join(names)}, the task's are {', '.join(labels)}. "
+            "If they mean the same, write the task's names into id2label of the model's config.json, "
+            "in the order of its outputs."
+        )
+    return [folded.index(label) for label in wanted]
