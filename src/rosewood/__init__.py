@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rosewood.attacks.search.run import attack
+    from rosewood.data.lexicon import Lexicon
     from rosewood.data.tasks import Task, load_task
     from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.suite import evaluate
@@ -15,12 +17,14 @@ if TYPE_CHECKING:
 # Imported on first use, so that `import rosewood` and `rosewood --help` are quick.
 _HOMES = {
     "DataError": "rosewood.errors",
+    "Lexicon": "rosewood.data.lexicon",
     "Recipe": "rosewood.recipe",
     "RecipeError": "rosewood.errors",
     "RobustTrainer": "rosewood.training.trainer",
     "RosewoodError": "rosewood.errors",
     "RunError": "rosewood.errors",
     "Task": "rosewood.data.tasks",
+    "attack": "rosewood.attacks.search.run",
     "evaluate": "rosewood.evaluation.suite",
     "load_recipe": "rosewood.recipe",
     "load_task": "rosewood.data.tasks",
@@ -28,12 +32,14 @@ _HOMES = {
 
 __all__ = [
     "DataError",
+    "Lexicon",
     "Recipe",
     "RecipeError",
     "RobustTrainer",
     "RosewoodError",
     "RunError",
     "Task",
+    "attack",
     "evaluate",
     "load_recipe",
     "load_task",

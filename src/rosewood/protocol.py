@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from rosewood.data.words import WORD
+
 if TYPE_CHECKING:
+    from rosewood.attacks.search.questions import Search, Target
+    from rosewood.attacks.search.resources import Resources
     from rosewood.recipe import Stage
 
 Batch = Mapping[str, Any]
@@ -358,3 +362,22 @@ class Selection(Component):
 
     def start(self, run: Run) -> Selector:
         return Selector()
+
+
+class Attack(Component):
+    """How a text is changed until the model is wrong; no part of a recipe, but found and set like one.
+
+    An attack writes the search only: who is attacked, queries, budgets and success are the engine's.
+    """
+
+    def word_pattern(self) -> str:
+        """What counts as a word, as a regular expression without groups."""
+        return WORD
+
+    def lacks(self, resources: Resources) -> list[str]:
+        """Sentences that say what these settings need and was not given; none if all is there."""
+        return []
+
+    def search(self, target: Target) -> Search:
+        """Ask for the scores of candidates, one question after the other, until out of ideas."""
+        raise NotImplementedError

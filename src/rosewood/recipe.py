@@ -407,3 +407,12 @@ def _raise_all(name: str, problems: Sequence[str]) -> None:
         raise RecipeError(f"recipe {name}: {unique[0]}")
     if unique:
         raise RecipeError(f"recipe {name} has {len(unique)} problems:\n" + "\n".join(f"- {p}" for p in unique))
+
+
+def build_component(family: str, name: str, settings: Mapping[str, Any] | None = None) -> Component:
+    """One component by name with checked settings; all problems are reported at once."""
+    problems: list[str] = []
+    built: Component = _build(family, {"name": name} | dict(settings or {}), family, problems)
+    if problems:
+        raise RecipeError("\n".join(problems))
+    return built

@@ -1,4 +1,7 @@
-"""Name -> component: every file of a family's folder is a component, found without touching a list."""
+"""Name -> component: every file of a family's folder is a component, found without touching a list.
+
+A folder within a family's folder holds what its components share.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ FAMILIES: dict[str, tuple[str, type[Component]]] = {
     "perturbation": ("rosewood.perturbations", protocol.Perturbation),
     "selection": ("rosewood.selections", protocol.Selection),
     "anchor": ("rosewood.anchors", protocol.Anchor),
+    "attack": ("rosewood.attacks", protocol.Attack),
 }
 
 
 def component_names(family: str) -> list[str]:
     """The names of all components of a family."""
     package = importlib.import_module(FAMILIES[family][0])
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
 
 
 def component(family: str, name: str) -> type[Component]:

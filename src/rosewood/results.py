@@ -188,3 +188,74 @@ class Average(_Result):
     runs: list[AveragedRun]
     pretrained: str | None  # the pre-trained model that was mixed in, if one was
     pretrained_share: Share
+
+
+AttackStatus = Literal["wrong", "broken", "robust", "out_of_queries", "out_of_time"]
+
+
+class ChangedWord(_Part):
+    """A word that an attack replaced; `position` counts the words of the attacked text from 0."""
+
+    position: Count
+    before: str
+    after: str  # empty: left out
+
+
+class AttackedExample(_Part):
+    """What an attack did to one example.
+
+    `wrong`: the model was wrong before, so nothing was tried. `broken`: it is wrong on `adversarial`. `robust`: the
+    search came to its end without success. `out_of_queries`, `out_of_time`: it was cut off before that.
+    """
+
+    row: Count  # in the data that were attacked
+    status: AttackStatus
+    label: Count
+    texts: dict[str, str]  # field -> text as it was
+    prediction: Count
+    probabilities: list[Share]
+    adversarial: str | None = None  # the attacked field's text, where the model is wrong on it
+    adversarial_prediction: Count | None = None
+    adversarial_probabilities: list[Share] | None = None
+    words: Count = 0  # of the attacked field, as far as the model sees it
+    changes: list[ChangedWord] = []
+    queries: Count  # texts that the model scored, the original included; repeats are answered from memory
+
+
+class AttackSummary(_Part):
+    """The figures of an attack.
+
+    Robust accuracy is the share of examples that are right and stay so. An example that outlasts the query budget is
+    unbroken; one that ran out of time is unresolved: it counts as broken in `robust_accuracy` and as robust in
+    `robust_accuracy_at_most`, and the interval goes from the low end of the one to the high end of the other.
+    """
+
+    examples: Annotated[int, Field(gt=0)]
+    left_out: Count  # not begun when time was up; examples are taken in random order, so the others are a fair sample
+    counts: dict[AttackStatus, Count]
+    clean_accuracy: Share
+    clean_interval: tuple[Share, Share]
+    robust_accuracy: Share
+    robust_accuracy_at_most: Share
+    robust_interval: tuple[Share, Share]  # 95 % Wilson
+    success_rate: Share | None  # broken among the resolved that were right; None if there are none
+    changed_words: Share | None  # mean share of words changed in broken examples
+    mean_queries: float | None  # over the examples that were attacked
+
+
+class AttackResult(_Result):
+    """One attack on one model, example by example, with the settings that decide the figures."""
+
+    model: str
+    attack: str
+    settings: dict[str, Any]
+    lexicon: str | None  # fingerprint
+    field: str  # the text that was attacked
+    seed: int
+    max_length: Count
+    max_queries: Count | None
+    max_seconds: float | None
+    created: AwareDatetime = Field(default_factory=now)
+    seconds: Annotated[float, Field(ge=0)]
+    summary: AttackSummary
+    examples: list[AttackedExample]

@@ -1,0 +1,1 @@
+"""Attacks: searches for a few changed words that make a model wrong, one file each."""

@@ -1,0 +1,139 @@
+"""Genetic attack (Alzantot et al., EMNLP 2018), in the form of Jia et al. (2019) that RIFT evaluates with.
+
+An individual is a choice of substitutes. To perturb one, a random place with substitutes is drawn and the choice there,
+the original word included, that lowers the fitness most is kept. A population of perturbed originals breeds for some
+generations: the best individual stays, each child mixes two parents word by word and is perturbed. Substitutes are
+those that a language model allows in a window of the *original* text, so that nothing drifts.
+
+The forms of RIFT: `fitness: probability` and `parent_floor: 1e-8` on IMDB, `fitness: margin` and `parent_floor: 1e-4`
+on SNLI (Jia et al. 1e-6); `check_last_generation: false`; text tokenized by NLTK with `split_at_spaces`.
+
+Deviations from the code: random numbers are seeded, one generator an example; a text without substitutes is robust
+(the code fails on it); words past the model's maximum length are not tried; success is a wrong prediction, which is
+the code's p_y < 0.5 for two classes; the children of the last generation, whose scores are known, count by default.
+Parents are drawn with the published chances by an exponential race rather than from cumulative sums, where the
+rounding noise of every weight would shift the bounds of all others. The published language model (L2W) is not at
+hand: any model with `logp` serves, and figures depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import expit
+
+from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Search, Target, move, probe
+from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.substitution import Substitution, Surface, fluent
+from rosewood.attacks.search.ties import first_lowest, highest_first
+
+Choices = NDArray[np.int64]
+
+
+class Population(NamedTuple):
+    """Individuals `(individuals, places)` as indices of choices, and their fitness; the lower the better."""
+
+    choices: Choices
+    fitness: Floats
+
+
+@dataclass(frozen=True)
+class Genetic(Substitution):
+    """Breeding of word replacements, within what a language model finds fluent."""
+
+    population: Annotated[int, Field(ge=2)] = 60
+    generations: Annotated[int, Field(ge=0)] = 40
+    fitness: Literal["probability", "margin"] = "probability"
+    """What is lowered: p_y, or the logit of the right class less the highest other one."""
+    parent_floor: Annotated[float, Field(gt=0)] = 1e-8
+    """Added to each parent's weight, so that even the worst has a chance."""
+    check_last_generation: bool = True
+    min_log_ratio: float | None = -5.0
+    """How much less likely the window may become, as a difference of log-probabilities; none: no language model."""
+    window: Annotated[int, Field(ge=0)] = 6
+    """Words on each side of the replaced one."""
+
+    def lacks(self, resources: Resources) -> list[str]:
+        problems = super().lacks(resources)
+        if self.min_log_ratio is not None and resources.language_model is None:
+            problems.append(
+                "genetic keeps to substitutes that a language model allows: pass one, such as "
+                "language_model=Trigram.fit(training_texts), or set min_log_ratio to none to attack without"
+            )
+        return problems
+
+    def allowed(self, surface: Surface, target: Target) -> Surface:
+        if self.min_log_ratio is None:
+            return surface
+        model = target.resources.language_model
+        assert model is not None
+        return fluent(surface, target.words, model, self.window, self.min_log_ratio)
+
+    def search(self, target: Target) -> Search:
+        surface = self.surface(target)
+        places = np.array([at for at, found in enumerate(surface) if found], dtype=np.int64)
+        if not len(places):
+            return
+        options = [(target.words[at], *surface[at]) for at in places]
+        space = _Space(target.words, places, options)
+        originals = np.zeros((self.population, len(places)), dtype=np.int64)
+        now = yield from self._perturb(originals, space, target.rng)
+        for _ in range(self.generations):
+            yield move(space.candidates(now.choices[highest_first(-now.fitness)]))
+            children = yield from self._perturb(self._cross(now, target.rng), space, target.rng)
+            best = first_lowest(now.fitness)
+            now = Population(
+                np.vstack([now.choices[[best]], children.choices]), np.append(now.fitness[best], children.fitness)
+            )
+        if self.check_last_generation:
+            yield move(space.candidates(now.choices[highest_first(-now.fitness)]))
+
+    def _cross(self, now: Population, rng: np.random.Generator) -> Choices:
+        chances = (1 - now.fitness if self.fitness == "probability" else expit(-now.fitness)) + self.parent_floor
+        races = rng.exponential(size=(self.population - 1, 2, self.population))
+        parents = now.choices[(races / chances).argmin(axis=2)]  # (children, 2, places)
+        return np.where(rng.random(parents[:, 0].shape) < 0.5, parents[:, 0], parents[:, 1])
+
+    def _perturb(
+        self, choices: Choices, space: _Space, rng: np.random.Generator
+    ) -> Generator[Question, Scores, Population]:
+        drawn = rng.integers(len(space.options), size=len(choices))
+        counts = [len(space.options[i]) for i in drawn]
+        scores = yield probe(
+            [each for words, i in zip(space.candidates(choices), drawn, strict=True) for each in space.at(words, i)]
+        )
+        values = scores.of_label if self.fitness == "probability" else scores.margin
+        parts = np.split(values, np.cumsum(counts)[:-1])
+        best = [first_lowest(part) for part in parts]
+        choices[np.arange(len(choices)), drawn] = best
+        return Population(choices, np.array([part[i] for part, i in zip(parts, best, strict=True)]))
+
+
+class _Space(NamedTuple):
+    """All candidates: the words of a text, the places that may change, and what may stand in each."""
+
+    words: Candidate
+    places: NDArray[np.int64]
+    options: list[tuple[str, ...]]
+
+    def candidates(self, choices: Choices) -> list[Candidate]:
+        """The words of each individual."""
+        made = []
+        places = self.places.tolist()
+        for individual in choices.tolist():
+            words = list(self.words)
+            for at, found, i in zip(places, self.options, individual, strict=True):
+                words[at] = found[i]
+            made.append(tuple(words))
+        return made
+
+    def at(self, words: Candidate, i: int) -> list[Candidate]:
+        """The words with everything that may stand in the i-th place."""
+        at = int(self.places[i])
+        before, after = words[:at], words[at + 1 :]
+        return [(*before, each, *after) for each in self.options[i]]

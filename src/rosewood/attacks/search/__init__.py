@@ -1,0 +1,1 @@
+"""What all attacks share: questions, budgets, batches, success, and which substitutes are allowed."""

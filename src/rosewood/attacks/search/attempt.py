@@ -1,0 +1,128 @@
+"""One example under attack: its memory of scored candidates, its query budget, and when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from hashlib import sha256
+
+import numpy as np
+
+from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Target
+from rosewood.attacks.search.resources import Resources
+from rosewood.data.words import Words
+from rosewood.protocol import Attack
+from rosewood.results import AttackedExample, AttackStatus, ChangedWord
+from rosewood.scoring import Row
+
+# Words kept in memory for an example: all candidates of a search on sentences, about 40 MB at worst on documents.
+REMEMBERED_WORDS = 2_000_000
+
+
+class Attempt:
+    """An attack on one example. `questions` yields texts that the model must score and gets their logits."""
+
+    def __init__(
+        self,
+        attack: Attack,
+        row: int,
+        texts: dict[str, str],
+        field: str,
+        words: Words,
+        label: int,
+        resources: Resources,
+        seed: int,
+        max_queries: int | None,
+    ) -> None:
+        self.row = row
+        self.queries = 0
+        self._attack = attack
+        self._texts = texts
+        self._field = field
+        self._words = words
+        self._label = label
+        self._resources = resources
+        self._seed = seed
+        self._max_queries = max_queries
+        self._memory: dict[Candidate, tuple[float, ...]] = {}
+        self._clean = Scores(np.zeros((0, 2)), label)
+        self._broken_by: tuple[Candidate, Scores] | None = None
+
+    def questions(self) -> Generator[list[Row], Sequence[tuple[float, ...]], AttackStatus]:
+        """The protocol of every attack; the subclass of `Attack` writes only the search."""
+        self._clean = yield from self._ask(Question([self._words.words]))
+        if self._clean.wrong[0]:
+            return "wrong"
+        target = Target(self._words, self._label, self._clean, self._resources, generator(self._seed, self._texts))
+        search = self._attack.search(target)
+        question = next(search, None)
+        while question is not None:
+            if self._too_many(question):
+                return "out_of_queries"
+            scores = yield from self._ask(question)
+            if question.moves and scores.wrong.any():
+                first = int(np.argmax(scores.wrong))
+                self._broken_by = question.candidates[first], Scores(scores.logits[[first]], self._label)
+                return "broken"
+            try:
+                question = search.send(scores)
+            except StopIteration:
+                question = None
+        return "robust"
+
+    def record(self, status: AttackStatus) -> AttackedExample:
+        """What there is to say once it is over, or was cut off."""
+        shared = {
+            "row": self.row,
+            "status": status,
+            "label": self._label,
+            "texts": self._texts,
+            "prediction": int(self._clean.predictions[0]),
+            "probabilities": self._clean.probabilities[0].tolist(),
+            "words": len(self._words.words),
+            "queries": self.queries,
+        }
+        if self._broken_by is None:
+            return AttackedExample(**shared)
+        candidate, after = self._broken_by
+        pairs = zip(self._words.words, candidate, strict=True)
+        return AttackedExample(
+            **shared,
+            adversarial=self._words.join(candidate),
+            adversarial_prediction=int(after.predictions[0]),
+            adversarial_probabilities=after.probabilities[0].tolist(),
+            changes=[ChangedWord(position=i, before=a, after=b) for i, (a, b) in enumerate(pairs) if a != b],
+        )
+
+    def _missing(self, question: Question) -> list[Candidate]:
+        memory = self._memory
+        return [candidate for candidate in dict.fromkeys(question.candidates) if candidate not in memory]
+
+    def _too_many(self, question: Question) -> bool:
+        if self._max_queries is None:
+            return False
+        return self.queries + len(self._missing(question)) > self._max_queries
+
+    def _ask(self, question: Question) -> Generator[list[Row], Sequence[tuple[float, ...]], Scores]:
+        missing = self._missing(question)
+        answers = dict(zip(missing, (yield [self._row(each) for each in missing]), strict=True)) if missing else {}
+        self.queries += len(missing)
+        memory = self._memory
+        memory |= answers
+        found: Floats = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
+        while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
+            del memory[next(iter(memory))]
+        return Scores(found, self._label)
+
+    def _row(self, candidate: Candidate) -> Row:
+        texts = self._texts | {self._field: self._words.join(candidate)}
+        return tuple(texts.values())
+
+
+def generator(seed: int, texts: dict[str, str]) -> np.random.Generator:
+    """Random numbers that depend on the seed and the texts alone, not on the order or the number of examples."""
+    return np.random.default_rng(key(seed, texts))
+
+
+def key(seed: int, texts: dict[str, str]) -> int:
+    """A number that stands for an example under a seed."""
+    return int.from_bytes(sha256(repr((seed, *texts.values())).encode()).digest()[:16], "little")

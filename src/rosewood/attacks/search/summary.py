@@ -1,0 +1,35 @@
+"""The figures of an attack, from the records of its examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+
+from rosewood.intervals import wilson_interval
+from rosewood.results import AttackedExample, AttackSummary
+
+
+def summarize(examples: Sequence[AttackedExample], left_out: int = 0) -> AttackSummary:
+    """Count and average; `left_out` examples were never begun."""
+    counts = Counter(example.status for example in examples)
+    total, broken = len(examples), counts["broken"]
+    unbroken = counts["robust"] + counts["out_of_queries"]
+    attacked = [example for example in examples if example.status != "wrong"]
+    shares = [len(example.changes) / example.words for example in examples if example.status == "broken"]
+    return AttackSummary(
+        examples=total,
+        left_out=left_out,
+        counts=dict(counts),
+        clean_accuracy=len(attacked) / total,
+        clean_interval=wilson_interval(len(attacked), total),
+        robust_accuracy=unbroken / total,
+        robust_accuracy_at_most=(unbroken + counts["out_of_time"]) / total,
+        robust_interval=(
+            wilson_interval(unbroken, total)[0],
+            wilson_interval(unbroken + counts["out_of_time"], total)[1],
+        ),
+        success_rate=broken / (broken + unbroken) if broken + unbroken else None,
+        changed_words=fmean(shares) if shares else None,
+        mean_queries=fmean(example.queries for example in attacked) if attacked else None,
+    )

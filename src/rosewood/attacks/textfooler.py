@@ -1,0 +1,97 @@
+"""TextFooler (Jin et al., AAAI 2020): replace important words by substitutes that keep the meaning.
+
+Words are taken by importance. Of the substitutes whose text stays similar enough to the original, one that makes the
+model wrong ends the search (the most similar, if there are several); else the one that lowers p_y most is kept.
+
+Deviations: the lexicon is given (the paper takes 50 neighbours in counter-fitted vectors); similarity is the cosine of
+the given sentence encoder (the paper: Universal Sentence Encoder), so that thresholds do not carry over; the check of
+the part of speech needs a tagger of yours and is off by default, and it looks at the original text; a substitute is
+kept only if it lowers p_y below what it is by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from rosewood.attacks.search.importance import by_importance
+from rosewood.attacks.search.questions import Candidate, Floats, Search, Target, move, probe, replaced
+from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.substitution import Substitution, Surface, same_part_of_speech
+from rosewood.attacks.search.ties import first_lowest, lower
+
+
+@dataclass(frozen=True)
+class TextFooler(Substitution):
+    """Greedy word replacement by importance, within a bound on sentence similarity."""
+
+    min_similarity: Annotated[float, Field(ge=-1, le=1)] | None = 0.84
+    """Cosine of the sentence vectors of the original and the changed text; none: no bound."""
+    similarity_window: Annotated[int, Field(ge=1)] = 15
+    """A longer text is compared in this many words around the changed one."""
+    same_part_of_speech: bool = False
+    skip_stop_words: bool = True
+
+    def lacks(self, resources: Resources) -> list[str]:
+        problems = super().lacks(resources)
+        if self.min_similarity is not None and resources.encoder is None:
+            problems.append(
+                "textfooler bounds the similarity of sentences: pass an encoder, such as "
+                "encoder=SentenceEncoder.load(), or set min_similarity to none to attack without"
+            )
+        if self.same_part_of_speech and resources.tagger is None:
+            problems.append("textfooler was told to keep the part of speech: pass a tagger, or set it to false")
+        return problems
+
+    def allowed(self, surface: Surface, target: Target) -> Surface:
+        if self.skip_stop_words:
+            pairs = zip(target.words, surface, strict=True)
+            surface = [() if word.lower() in ENGLISH_STOP_WORDS else found for word, found in pairs]
+        if self.same_part_of_speech:
+            assert target.resources.tagger is not None
+            surface = same_part_of_speech(surface, target.words, target.resources.tagger)
+        return surface
+
+    def search(self, target: Target) -> Search:
+        surface = self.surface(target)
+        if not any(surface):
+            return
+        order = yield from by_importance(target)
+        current, reached = target.words, target.clean.of_label[0]
+        for at in order:
+            tried = [replaced(current, at, each) for each in surface[at]]
+            similarity = self._similarity(tried, at, target)
+            tried = [each for each, alike in zip(tried, similarity, strict=True) if self._close(alike)]
+            if not tried:
+                continue
+            scores = yield probe(tried)
+            if scores.wrong.any():
+                kept = [alike for alike in similarity if self._close(alike)]
+                flips = sorted(np.flatnonzero(scores.wrong), key=lambda i: -round(kept[i], 5))
+                yield move([tried[i] for i in flips])
+            best = first_lowest(scores.of_label)
+            if lower(scores.of_label[best], reached):
+                current, reached = tried[best], scores.of_label[best]
+
+    def _close(self, similarity: float) -> bool:
+        return self.min_similarity is None or similarity >= self.min_similarity
+
+    def _similarity(self, tried: Sequence[Candidate], at: int, target: Target) -> Floats:
+        if self.min_similarity is None or not tried:
+            return np.ones(len(tried))
+        encode = target.resources.encoder
+        assert encode is not None
+        if len(target.words) > self.similarity_window:
+            start = min(max(0, at - self.similarity_window // 2), len(target.words) - self.similarity_window)
+            seen = slice(start, start + self.similarity_window)
+            texts = [" ".join(words[seen]) for words in (target.words, *tried)]
+        else:
+            texts = [target.text.join(words) for words in (target.words, *tried)]
+        vectors = np.asarray(encode(texts), dtype=np.float64)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors[1:] @ vectors[0]

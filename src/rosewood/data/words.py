@@ -1,0 +1,52 @@
+"""A text as words and what stands between them, so that one word can change and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Letters and digits, with apostrophes and hyphens inside: "don't", "well-known", "B2B".
+WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
+BETWEEN_SPACES = r"\S+"
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a text, and the gaps before, between and after them: one more than there are words."""
+
+    words: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+    @classmethod
+    def split(cls, text: str, pattern: str = WORD, protected: Sequence[str] = (), end: int | None = None) -> Words:
+        """Find the words that begin before character `end`; strings in `protected` belong to the gaps."""
+        guards = "".join(f"{re.escape(each)}|" for each in protected if each)
+        spans = [
+            match.span(1)
+            for match in re.finditer(f"{guards}({pattern})", text)
+            if match[1] is not None and (end is None or match.start() < end)
+        ]
+        edges = [0, *(edge for span in spans for edge in span), len(text)]
+        gaps = tuple(text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))
+        return cls(tuple(text[start:stop] for start, stop in spans), gaps)
+
+    def join(self, words: Sequence[str]) -> str:
+        """The text with these words instead; an empty one is left out, with the space after or before it."""
+        pieces = [self.gaps[0]]
+        for word, gap in zip(words, self.gaps[1:], strict=True):
+            if word:
+                pieces += (word, gap)
+            elif gap[:1].isspace():
+                pieces.append(gap[1:])
+            else:
+                pieces[-1] = pieces[-1].removesuffix(" ")
+                pieces.append(gap)
+        return "".join(pieces)
+
+
+def with_case_of(word: str, like: str) -> str:
+    """The word in capitals, or with a capital letter first, where `like` is written so."""
+    if len(like) > 1 and like.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if like[:1].isupper() else word
