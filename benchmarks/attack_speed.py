@@ -1,0 +1,217 @@
+"""How fast attacks run: against one example at a time, and against the bare model on the same texts.
+
+Four ways through the same search on the same sentences, in one process:
+
+- rosewood: `rosewood.attack`, the questions of many examples merged into full batches;
+- one example at a time: a plain loop over examples, each question of the same attack a batch of its own;
+- one text at a time: the same loop, without batches;
+- bare forward: nothing but the model, on all the texts that the attack asked for, tokenized, sorted by length and
+  padded beforehand. Rosewood's queries per second as a share of this say what the search itself costs.
+
+They run in `--rounds` turns, so that a noisy machine is equally unkind to all; figures are medians.
+
+    export ROSEWOOD_DATA=...
+    python benchmarks/attack_speed.py pwws --model runs/x/model --examples 60
+    python benchmarks/attack_speed.py genetic --model runs/x/model --examples 100 --rounds 1 --only rosewood
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+
+from rosewood import Lexicon, attack, load_task
+from rosewood.attacks.search.attempt import Attempt
+from rosewood.attacks.search.encoder import SentenceEncoder
+from rosewood.attacks.search.resources import Resources
+from rosewood.data.loading import load_split
+from rosewood.data.trigram import Trigram
+from rosewood.data.words import Words
+from rosewood.evaluation.classifier import load_classifier
+from rosewood.protocol import Attack
+from rosewood.recipe import build_component
+from rosewood.scoring import Row, Scorer, evaluating
+
+WAYS = ("rosewood", "one example at a time", "one text at a time", "bare forward")
+
+
+class Contest:
+    """The same attack on the same sentences, four ways."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.model, self.tokenizer = load_classifier(arguments.model)
+        task = load_task(arguments.task)
+        self.field = task.text[-1]
+        self.data: Dataset = load_split(task, "test", arguments.data_dir, size=arguments.examples)
+        chosen = build_component("attack", arguments.attack)
+        assert isinstance(chosen, Attack)
+        self.attack = chosen
+        self.resources = Resources(Lexicon.counter_fitted(arguments.data_dir))
+        if chosen.lacks(self.resources):
+            train = load_split(task, "train", arguments.data_dir)[self.field][:]
+            encoder = SentenceEncoder.load() if arguments.attack == "textfooler" else None
+            self.resources = Resources(self.resources.lexicon, Trigram.fit(train), encoder=encoder)
+        self.batch_size = arguments.batch_size
+        self.asked: list[Row] = []  # every text that the loop over examples asked for
+
+    def rosewood(self) -> dict[str, Any]:
+        result = attack(
+            self.model,
+            self.tokenizer,
+            self.data,
+            self.attack,
+            lexicon=self.resources.lexicon,
+            language_model=self.resources.language_model,
+            encoder=self.resources.encoder,
+            batch_size=self.batch_size,
+        )
+        queries = sum(example.queries for example in result.examples)
+        return {"seconds": result.seconds, "queries": queries, **result.summary.model_dump(include={"counts"})}
+
+    def one_example_at_a_time(self) -> dict[str, Any]:
+        return self._loop(size=None)
+
+    def one_text_at_a_time(self) -> dict[str, Any]:
+        return self._loop(size=1)
+
+    def _loop(self, size: int | None) -> dict[str, Any]:
+        began, counts = time.perf_counter(), dict[str, int]()
+        self.asked = []
+        with evaluating(self.model), torch.inference_mode():
+            for attempt in self._attempts():
+                questions = attempt.questions()
+                rows = next(questions)
+                while True:
+                    self.asked += rows
+                    try:
+                        rows = questions.send(
+                            [
+                                each
+                                for i in range(0, len(rows), size or len(rows))
+                                for each in self._logits(rows[i:][:size])
+                            ]
+                        )
+                    except StopIteration as end:
+                        counts[end.value] = counts.get(end.value, 0) + 1
+                        break
+        return {"seconds": time.perf_counter() - began, "queries": len(self.asked), "counts": counts}
+
+    def bare_forward(self) -> dict[str, Any]:
+        columns = [list(column) for column in zip(*self.asked, strict=True)]
+        encoded = self.tokenizer(*columns, truncation=True, max_length=128)
+        order = sorted(range(len(self.asked)), key=lambda row: -len(encoded["input_ids"][row]))
+        batches = [
+            self.tokenizer.pad(
+                {
+                    key: [values[row] for row in order[start : start + self.batch_size]]
+                    for key, values in encoded.items()
+                },
+                return_tensors="pt",
+            ).to(self.model.device)
+            for start in range(0, len(order), self.batch_size)
+        ]
+        with evaluating(self.model), torch.inference_mode():
+            began = time.perf_counter()
+            for batch in batches:
+                self.model(**batch).logits.cpu()
+        return {"seconds": time.perf_counter() - began, "queries": len(self.asked)}
+
+    def _logits(self, rows: list[Row]) -> list[tuple[float, ...]]:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        batch = self.tokenizer(*columns, truncation=True, max_length=128, padding=True, return_tensors="pt")
+        return [tuple(row) for row in self.model(**batch.to(self.model.device)).logits.tolist()]
+
+    def _attempts(self) -> Iterator[Attempt]:
+        scorer = Scorer(self.model, self.tokenizer)
+        fields = self.data.column_names[: self.data.column_names.index("label")]
+        for row, example in enumerate(self.data):
+            texts = {field: example[field] for field in fields}
+            end = scorer.visible(tuple(texts.values()), len(fields) - 1)
+            words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
+            yield Attempt(self.attack, row, texts, self.field, words, example["label"], self.resources, 0, None)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    contest = Contest(arguments)
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "rosewood": contest.rosewood,
+        "one example at a time": contest.one_example_at_a_time,
+        "one text at a time": contest.one_text_at_a_time,
+        "bare forward": contest.bare_forward,
+    }
+    chosen = [way for way in WAYS if not arguments.only or way in arguments.only]
+    turns: dict[str, list[dict[str, Any]]] = {way: [] for way in chosen}
+    contest.model(**contest.tokenizer(["warm up"] * 8, return_tensors="pt").to(contest.model.device))
+    for _ in range(arguments.rounds):
+        for way in chosen:
+            turns[way].append(ways[way]())
+    figures = {}
+    for way, found in turns.items():
+        seconds = statistics.median(each["seconds"] for each in found)
+        figures[way] = {**found[0], "seconds": seconds, "queries_per_second": found[0]["queries"] / seconds}
+    return {
+        "attack": arguments.attack,
+        "model": Path(arguments.model).parent.name,
+        "task": arguments.task,
+        "examples": len(contest.data),
+        "batch_size": arguments.batch_size,
+        "threads": torch.get_num_threads(),
+        "rounds": arguments.rounds,
+        "ways": figures,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    ways = result["ways"]
+    table = Table(
+        title=f"{result['attack']} on {result['examples']} examples of {result['task']}, {result['threads']} threads",
+        caption=f"medians of {result['rounds']} rounds, batches of {result['batch_size']}",
+    )
+    for column in ("way", "seconds", "queries", "queries/s", "broken", "share of bare forward"):
+        table.add_column(column, justify="left" if column == "way" else "right")
+    bare = ways.get("bare forward", {}).get("queries_per_second", np.nan)
+    for way, row in ways.items():
+        table.add_row(
+            way,
+            f"{row['seconds']:.1f}",
+            str(row["queries"]),
+            f"{row['queries_per_second']:.1f}",
+            str(row["counts"].get("broken", 0)) if "counts" in row else "",
+            f"{row['queries_per_second'] / bare:.0%}" if bare == bare else "",
+        )
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("attack", nargs="?", default="pwws")
+    parser.add_argument("--model", required=True, help="folder of a classifier fine-tuned on the task")
+    parser.add_argument("--task", default="sst2")
+    parser.add_argument("--data-dir", help="data folder; ROSEWOOD_DATA by default")
+    parser.add_argument("--examples", type=int, default=60)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=WAYS, help="leave out the other ways; may be repeated")
+    parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    arguments = parser.parse_args()
+    if arguments.only and "bare forward" in arguments.only and "one example at a time" not in arguments.only:
+        parser.error("the bare forward runs on the texts of `one example at a time`: choose both")
+    result = measure(arguments)
+    show(result)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""What holds for every attack: batches, order and budgets change nothing they should not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, Features, Value
+from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
+
+from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.search import attempt, engine
+from rosewood.attacks.search.questions import Search, Target, move, probe, replaced
+from rosewood.attacks.search.run import attack
+from rosewood.attacks.textfooler import TextFooler
+from rosewood.attacks.typos import Typos
+from rosewood.data.lexicon import Lexicon
+from rosewood.errors import DataError, RecipeError, RunError
+from rosewood.protocol import Attack
+from rosewood.registry import component_names
+from rosewood.results import AttackResult
+from tiny_attack import ENTRIES
+from tiny_text import tiny_classifier
+
+Run = Callable[..., AttackResult]
+ATTACKS: dict[str, Attack] = {
+    "genetic": Genetic(population=6, generations=3, min_log_ratio=None),
+    "pwws": Pwws(),
+    "textfooler": TextFooler(min_similarity=None),
+    "typos": Typos(),
+}
+each = pytest.mark.parametrize("method", list(ATTACKS.values()), ids=list(ATTACKS))
+
+
+def by_text(result: AttackResult) -> dict[str, Any]:
+    """The records, without the row and figures that depend on the last bits of a float."""
+    return {
+        "|".join(example.texts.values()): example.model_dump(
+            exclude={"row", "probabilities", "adversarial_probabilities"}
+        )
+        for example in result.examples
+    }
+
+
+def test_every_attack_is_tested_here() -> None:
+    assert list(ATTACKS) == component_names("attack")
+
+
+@each
+def test_batch_size_and_order_change_nothing(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    one = run(model, single, method, batch_size=1)
+    assert by_text(run(model, single, method, batch_size=64)) == by_text(one)
+    assert by_text(run(model, single.select(range(29, -1, -1)), method)) == by_text(one)
+    few = run(model, single.select([4, 17]), method)
+    assert by_text(few).items() <= by_text(one).items()
+    assert len(one.examples) == 30 and one.summary.counts["wrong"] == 3 and one.summary.counts["broken"] >= 5
+
+
+@each
+def test_records_can_be_checked_against_the_model(
+    method: Attack, model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+) -> None:
+    result = run(model, single, method)
+    model.eval()
+
+    def predict(text: str) -> torch.Tensor:
+        with torch.no_grad():
+            return model(**tokenizer(text, return_tensors="pt")).logits[0].double().softmax(0)
+
+    for example in result.examples:
+        assert example.texts == {"text": single[example.row]["text"]}
+        assert predict(example.texts["text"]).tolist() == pytest.approx(example.probabilities, abs=1e-5)
+        assert (example.status == "wrong") == (example.prediction != example.label) == (example.row % 10 == 0)
+        if example.status == "wrong":
+            assert example.queries == 1
+        if example.status == "broken":
+            assert example.adversarial is not None
+            after = predict(example.adversarial)
+            assert int(after.argmax()) == example.adversarial_prediction != example.label
+            assert after.tolist() == pytest.approx(example.adversarial_probabilities, abs=1e-5)
+            words = example.texts["text"].split()
+            assert example.words == len(words) and example.changes
+            for change in example.changes:
+                assert words[change.position] == change.before != change.after
+                words[change.position] = change.after
+            assert " ".join(words) == example.adversarial
+        else:
+            assert example.adversarial is None and not example.changes
+
+
+@each
+def test_a_constant_classifier_is_never_broken(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    torch.nn.init.zeros_(model.classifier.weight)
+    model.classifier.bias.data = torch.tensor([0.1, 0.0])
+    always = single.remove_columns("label").add_column("label", [0] * 30)
+    summary = run(model, always, method).summary
+    assert summary.counts == {"robust": 30} and summary.robust_accuracy == 1 and summary.success_rate == 0
+
+
+@each
+@pytest.mark.parametrize("field", ["premise", "hypothesis"])
+def test_only_the_named_field_reaches_the_model_changed(
+    method: Attack, field: str, model3: BertForSequenceClassification, pairs: Dataset, tokenizer: Any, run: Run
+) -> None:
+    seen = []
+    spoken = _Listening(tokenizer, seen)
+    attack(model3, spoken, pairs.select(range(8)), method, lexicon=Lexicon.of(ENTRIES), field=field)  # type: ignore[arg-type]
+    one, two = ({text for row in seen for text in row[i]} for i in (0, 1))
+    fixed = {"premise": two, "hypothesis": one}[field]
+    other = {"premise": "hypothesis", "hypothesis": "premise"}[field]
+    assert fixed == set(pairs[other][:8]) and len(one | two) > 40
+
+
+class _Listening:
+    """A tokenizer that notes the texts it gets."""
+
+    def __init__(self, tokenizer: Any, seen: list) -> None:
+        self._tokenizer, self._seen = tokenizer, seen
+
+    def __call__(self, *texts: list[str], **settings: Any) -> Any:
+        self._seen.append(texts)
+        return self._tokenizer(*texts, **settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+@pytest.mark.parametrize("method", [ATTACKS[name] for name in ("pwws", "genetic", "textfooler")], ids=lambda a: a.name)
+def test_words_outside_the_surface_are_never_edited(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    changes = [change for example in run(model, single, method).examples for change in example.changes]
+    assert changes and all(change.after in ENTRIES[change.before] for change in changes)
+
+
+@each
+@pytest.mark.parametrize("budget", [1, 2, 25, 60])
+def test_the_query_budget_holds(
+    method: Attack, budget: int, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    free, bound = run(model, single, method), run(model, single, method, max_queries=budget)
+    for before, after in zip(free.examples, bound.examples, strict=True):
+        assert after.queries <= budget
+        if before.queries <= budget:
+            assert after.status == before.status
+        else:
+            assert after.status == "out_of_queries"
+    assert bound.summary.robust_accuracy >= free.summary.robust_accuracy
+
+
+def test_queries_are_the_texts_that_the_model_scored(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    rows: list[int] = []
+    model.register_forward_pre_hook(lambda _, __, batch: rows.append(len(batch["input_ids"])), with_kwargs=True)
+    result = run(model, single, ATTACKS["genetic"])
+    assert sum(rows) == sum(example.queries for example in result.examples)
+    bound = 1 + 6 * 5 + 3 * 5 * 5  # a population of 6, three generations of 5 children, at most 4 substitutes
+    assert max(example.queries for example in result.examples) <= bound
+
+
+def test_the_published_bound_of_genetic(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    result = run(model, single.select(range(1, 4)), Genetic(min_log_ratio=None))
+    assert all(example.queries <= 1 + 60 * 9 + 40 * 59 * 9 for example in result.examples)
+
+
+def test_no_more_is_pending_than_the_batches_ahead_and_one_question_each(
+    model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+    score = engine._score
+    monkeypatch.setattr(engine, "_score", lambda rows, *rest: rounds.append(len(rows)) or score(rows, *rest))
+    run(model, single, ATTACKS["pwws"], batch_size=2)
+    assert max(rounds) < 16 * 2 + 16 * 50  # fewer than 16 examples begin at once, fewer than 50 texts a question
+    assert len(rounds) > 5
+
+
+def test_a_small_memory_costs_queries_but_changes_no_result(
+    model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = run(model, single, ATTACKS["genetic"])
+    monkeypatch.setattr(attempt, "REMEMBERED_WORDS", 60)
+    small = run(model, single, ATTACKS["genetic"])
+    assert [e.adversarial for e in free.examples] == [e.adversarial for e in small.examples]
+    assert small.summary.mean_queries > free.summary.mean_queries  # type: ignore[operator]
+
+
+class Clock:
+    """Passes one second whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def test_time_runs_out(
+    model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = run(model, single, ATTACKS["genetic"], batch_size=4)
+    clock = Clock()
+    monkeypatch.setattr("rosewood.attacks.search.engine.time", clock)
+    monkeypatch.setattr("rosewood.attacks.search.run.time", clock)
+    cut = run(model, single, ATTACKS["genetic"], batch_size=4, max_seconds=60)
+    summary, counts = cut.summary, cut.summary.counts
+    assert summary.left_out > 0 and counts["out_of_time"] > 0 and counts["broken"] > 0
+    assert summary.examples + summary.left_out == 30 and sum(counts.values()) == summary.examples
+    known = {example.row: example for example in free.examples}
+    for example in cut.examples:
+        if example.status != "out_of_time":
+            assert example.adversarial == known[example.row].adversarial
+        else:
+            assert 1 <= example.queries <= known[example.row].queries
+    truth = [known[example.row].status == "robust" for example in cut.examples]
+    assert summary.robust_accuracy <= sum(truth) / len(truth) <= summary.robust_accuracy_at_most
+    low, high = summary.robust_interval
+    assert low < summary.robust_accuracy and summary.robust_accuracy_at_most < high
+    rows = [example.row for example in cut.examples]
+    assert rows == sorted(rows) != list(range(len(rows)))  # a random part, not the first rows
+    with pytest.raises(RunError, match=r"no example was scored within max_seconds 0\.5"):
+        run(model, single, ATTACKS["genetic"], max_seconds=0.5)
+
+
+@dataclass(frozen=True)
+class Shouting(Attack):
+    """Probes every word in capitals, then stands by the last one only."""
+
+    def search(self, target: Target) -> Search:
+        candidates = [replaced(target.words, at, "zzz") for at in range(len(target.words))]
+        scores = yield probe(candidates)
+        assert len(scores) == len(candidates) and not target.clean.wrong.any()
+        yield move(candidates[-1:])
+
+
+def test_a_probe_is_no_success_and_a_move_is(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    result = run(model, single, Shouting())
+    for example in result.examples:
+        assert [change.position for change in example.changes] in ([], [example.words - 1])
+    assert result.summary.counts["broken"] > 0 and result.summary.counts["robust"] > 0
+
+
+def test_words_past_the_maximum_length_are_left_alone(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    data = Dataset.from_dict({"text": ["a b c d e f g h"], "label": [0]})
+    result = run(model, data, Typos(), max_length=5)  # [CLS] a b c [SEP]
+    assert result.examples[0].words == 3
+    pair = Dataset.from_dict({"one": ["a b c d e f"], "two": ["g h i j"], "label": [0]})
+    assert run(model, pair, Typos(), max_length=9).examples[0].words == 3  # the longer text is cut first: 3 and 3
+
+
+def test_special_tokens_are_no_words(model: BertForSequenceClassification, run: Run) -> None:
+    data = Dataset.from_dict({"text": ["[SEP] good [UNK] film"], "label": [0]})
+    assert run(model, data, Typos()).examples[0].words == 2
+
+
+def test_the_model_is_left_as_it_was(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    model.train()
+    model.bert.eval()
+    before = [module.training for module in model.modules()]
+    run(model, single, Pwws())
+    assert [module.training for module in model.modules()] == before
+
+
+def test_labels_go_by_their_names(tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run) -> None:
+    names = Features({"text": Value("string"), "label": ClassLabel(names=["negative", "positive"])})
+    straight = run(tiny_classifier(("negative", "positive")), single.cast(names), Pwws())
+    flipped = single.remove_columns("label").add_column("label", [1 - label for label in single["label"]])
+    crossed = run(tiny_classifier(("positive", "negative")), flipped.cast(names), Pwws())
+    assert [e.adversarial for e in straight.examples] == [e.adversarial for e in crossed.examples]
+    assert [1 - e.label for e in straight.examples] == [e.label for e in crossed.examples]
+    with pytest.raises(RunError, match="the model's labels are bad, good, the task's are negative, positive"):
+        run(tiny_classifier(("bad", "good")), single.cast(names), Pwws())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lexicon": None}, r"pwws replaces words by those of a lexicon: pass one, such as lexicon=Lexicon"),
+        ({"field": "txt"}, r"there is no text 'txt' to attack: did you mean text\?"),
+        ({"max_queries": 0}, "max_queries must be at least 1, got 0"),
+        ({"max_seconds": 0.0}, "max_seconds must be more than 0, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_length": 1000}, "max_length 1000 is more than the model's 128 tokens"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_work(
+    model: BertForSequenceClassification, single: Dataset, run: Run, settings: dict[str, Any], message: str
+) -> None:
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    with pytest.raises(RunError, match=message):
+        run(model, single, "pwws", **settings)
+
+
+def test_missing_resources_are_named(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    with pytest.raises(RunError, match=r"genetic keeps to substitutes that a language model allows.*min_log_ratio"):
+        run(model, single, "genetic")
+    with pytest.raises(RunError, match=r"textfooler bounds the similarity of sentences: pass an encoder"):
+        run(model, single, "textfooler")
+    with pytest.raises(RunError, match=r"keep the part of speech: pass a tagger"):
+        run(model, single, TextFooler(min_similarity=None, same_part_of_speech=True))
+    with pytest.raises(RecipeError, match=r"unknown attack 'pwwz': did you mean pwws\?"):
+        run(model, single, "pwwz")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["a"]}, "one or two columns of text and then `label`.*got text"),
+        ({"label": [0], "text": ["a"]}, "got label, text"),
+        ({"text": [], "label": []}, "the data have no rows"),
+        ({"text": ["a"], "label": [2]}, "expected labels from 0 to 1, got 2"),
+        ({"text": ["a"], "label": [-1]}, "expected labels from 0 to 1, got -1"),
+    ],
+)
+def test_bad_data_are_refused(
+    model: BertForSequenceClassification, run: Run, columns: dict[str, list], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        run(model, Dataset.from_dict(columns), "pwws")
+
+
+def test_a_result_survives_the_disk(
+    model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Any
+) -> None:
+    result = run(model, single, Pwws(exact_case=True))
+    result.save(tmp_path / "attack.json")
+    assert AttackResult.load(tmp_path / "attack.json") == result
+    assert result.settings["exact_case"] is True and result.lexicon == Lexicon.of(ENTRIES).fingerprint
+
+
+@pytest.mark.slow
+@each
+def test_batch_size_changes_nothing_on_a_real_model(method: Attack, lexicon: Lexicon) -> None:
+    """MiniLM with a random head, in float32: its scores differ in the sixth decimal between batches."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from rosewood.data.embedded import embedded_model, embedded_reviews
+
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(embedded_model(), num_labels=2)
+    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    texts = sorted(embedded_reviews("test").columns["text"], key=len)[40:52]
+    words = sorted({word for text in texts for word in text.split()})
+    # Every fourth substitute is unknown to the tokenizer, so that there are exact ties.
+    found = Lexicon.of({word: [words[(i + 7) % len(words)], "☃", "☂"] for i, word in enumerate(words)})
+    data = Dataset.from_dict({"text": texts, "label": [0, 1] * 6})
+    results = [
+        by_text(attack(model, tokenizer, data, method, lexicon=found, batch_size=size, progress=False))
+        for size in (1, 64)
+    ]
+    assert results[0] == results[1]
+    assert {"broken", "wrong"} <= {record["status"] for record in results[0].values()}

@@ -1,0 +1,128 @@
+"""PWWS and Genetic give the texts that slow, independent transcriptions of the papers' code give."""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
+
+from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.search.attempt import generator
+from rosewood.data.lexicon import Lexicon
+from rosewood.data.loading import load_split
+from rosewood.data.tasks import load_task
+from rosewood.results import AttackedExample, AttackResult
+from slow_attacks import Logits, one_at_a_time, slow_genetic, slow_pwws
+from tiny_attack import ENTRIES, predicted
+
+Run = Callable[..., AttackResult]
+
+
+def same(example: AttackedExample, expected: list[str] | None) -> None:
+    assert example.adversarial == (None if expected is None else " ".join(expected))
+    assert example.status == ("robust" if expected is None else "broken")
+
+
+def compare(result: AttackResult, slow: Callable[[AttackedExample], list[str] | None]) -> None:
+    assert len(result.examples) == 30
+    for example in result.examples:
+        if example.status != "wrong":
+            same(example, slow(example))
+    # The comparison means something only if both outcomes occur.
+    assert result.summary.counts["broken"] >= 5 and result.summary.counts["robust"] >= 3
+
+
+def test_pwws(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, Pwws(exact_case=True, split_at_spaces=True)),
+        lambda example: slow_pwws(logits, example.texts["text"].split(), example.label, ENTRIES),
+    )
+
+
+def slow(
+    logits: Logits,
+    example: AttackedExample,
+    field: str,
+    settings: Genetic,
+    seed: int,
+    options: list[list[str]] | None = None,
+) -> list[str] | None:
+    words = example.texts[field].split()
+    return slow_genetic(
+        logits,
+        words,
+        example.label,
+        options or [ENTRIES.get(word, []) for word in words],
+        generator(seed, example.texts),
+        settings.population,
+        settings.generations,
+        settings.fitness,
+        settings.parent_floor,
+        settings.check_last_generation,
+    )
+
+
+@pytest.mark.parametrize("check_last", [True, False])
+def test_genetic_on_single_texts(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    check_last: bool,
+) -> None:
+    settings = Genetic(population=5, generations=2, min_log_ratio=None, check_last_generation=check_last)
+    logits = one_at_a_time(model, tokenizer)
+    compare(run(model, single, settings, seed=3), lambda example: slow(logits, example, "text", settings, 3))
+
+
+def test_genetic_with_margins_on_pairs(
+    model3: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, pairs: Dataset, run: Run
+) -> None:
+    settings = Genetic(population=5, generations=2, min_log_ratio=None, fitness="margin", parent_floor=1e-4)
+    compare(
+        run(model3, pairs, settings),
+        lambda example: slow(
+            one_at_a_time(model3, tokenizer, [example.texts["premise"]]), example, "hypothesis", settings, 0
+        ),
+    )
+
+
+def test_the_seed_matters(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    settings = Genetic(population=5, generations=2, min_log_ratio=None)
+    one, two, again = (
+        [example.adversarial for example in run(model, single, settings, seed=seed).examples] for seed in (0, 1, 0)
+    )
+    assert one == again != two
+
+
+def test_generators_differ_by_seed_and_text() -> None:
+    draws = [generator(seed, {"text": text}).random() for seed in (0, 1) for text in ("a", "b")]
+    assert len(np.unique(draws)) == 4
+
+
+@pytest.mark.data
+@pytest.mark.skipif("ROSEWOOD_DATA" not in os.environ, reason="needs ROSEWOOD_DATA")
+def test_real_sentences_and_substitutes(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    """RIFT's setting: tokenized text, words as they are written, the counter-fitted neighbours."""
+    # The tiny tokenizer spells: short sentences, so that none is cut.
+    texts = sorted(load_split(load_task("sst2"), "test")["sentence"][:], key=len)[100:130]
+    data = Dataset.from_dict({"text": texts, "label": predicted(model, tokenizer, texts)})
+    lexicon = Lexicon.counter_fitted()
+    logits = one_at_a_time(model, tokenizer)
+    pwws = run(model, data, Pwws(exact_case=True, split_at_spaces=True), lexicon=lexicon)
+    settings = Genetic(True, True, population=4, generations=2, min_log_ratio=None)
+    genetic = run(model, data, settings, lexicon=lexicon)
+    for one, two in zip(pwws.examples, genetic.examples, strict=True):
+        words = one.texts["text"].split()
+        options = [list(lexicon.substitutes(word)) for word in words]
+        same(one, slow_pwws(logits, words, one.label, dict(zip(words, options, strict=True))))
+        same(two, slow(logits, two, "text", settings, 0, options))
+    assert pwws.summary.counts["broken"] >= 5 and genetic.summary.counts["broken"] >= 5

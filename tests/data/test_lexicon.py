@@ -1,0 +1,65 @@
+"""Lexicons are read once, checked whole, and known by their contents."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rosewood.data.lexicon import Lexicon
+from rosewood.errors import DataError
+
+
+def test_lookup() -> None:
+    lexicon = Lexicon.of({"good": ["fine", "nice", "good", "fine"], "bad": []})
+    assert lexicon.substitutes("good") == ("fine", "nice")
+    assert lexicon.substitutes("bad") == lexicon.substitutes("Good") == ()
+
+
+def test_the_fingerprint_is_that_of_the_contents() -> None:
+    one = Lexicon.of({"a": ["b"], "c": ["d", "e"]})
+    assert one.fingerprint == Lexicon.of({"c": ["d", "e"], "a": ["b"], "x": []}, name="other").fingerprint
+    assert one.fingerprint != Lexicon.of({"a": ["b"], "c": ["e", "d"]}).fingerprint
+
+
+def test_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "words.json"
+    path.write_text(json.dumps({"good": ["fine"]}))
+    assert Lexicon.load(path).substitutes("good") == ("fine",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "words.json cannot be read as JSON"),
+        ("[1]", "expected word -> list of substitutes, got list"),
+        ('{"good": "fine"}', "entry 'good': expected a word and a list of substitutes, got 'fine'"),
+        ('{"": ["fine"]}', "entry '': expected a word and a list"),
+        ('{"good": [1]}', "entry 'good': a substitute must be a single word, got 1"),
+        ('{"good": ["very fine"]}', "entry 'good': a substitute must be a single word, got 'very fine'"),
+        ('{"good": [""]}', "entry 'good': a substitute must be a single word, got ''"),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "words.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        Lexicon.load(path)
+
+
+def test_absent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"counterfitted_neighbors.json: no such file"):
+        Lexicon.counter_fitted(tmp_path)
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+    with pytest.raises(DataError, match="name the folder with --data-dir or ROSEWOOD_DATA"):
+        Lexicon.counter_fitted()
+
+
+@pytest.mark.data
+@pytest.mark.skipif("ROSEWOOD_DATA" not in os.environ, reason="needs ROSEWOOD_DATA")
+def test_the_published_neighbours() -> None:
+    entries: dict[str, Any] = dict(Lexicon.counter_fitted().entries)
+    assert len(entries) == 49975
+    assert sum(1 for found in entries.values() if found) == 25591
+    assert sum(map(len, entries.values())) == 109104 and max(map(len, entries.values())) == 8
