@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rosewood.errors import RecipeError
-from rosewood.recipe import Recipe, build_recipe, load_recipe, parse_overrides, recipe_names
+from rosewood.recipe import Recipe, build_component, build_recipe, load_recipe, parse_overrides, recipe_names
 from rosewood.selections.rose import Rose
 from tiny import arguments
 
@@ -300,3 +300,11 @@ def test_training_arguments_have_the_types_of_transformers(setting: str, value: 
 
 def test_numbers_that_yaml_reads_as_text_are_numbers() -> None:
     assert build_recipe({"training": {"learning_rate": "1e-5"}}).training["learning_rate"] == 1e-5
+
+
+def test_one_component_by_name() -> None:
+    assert build_component("attack", "genetic", {"generations": 3}).settings()["generations"] == 3
+    with pytest.raises(RecipeError) as error:
+        build_component("attack", "genetic", {"generation": 3, "population": 1})
+    assert "attack.generation: no such setting; did you mean generations" in str(error.value)
+    assert "attack.population: input should be greater than or equal to 2, got 1" in str(error.value)

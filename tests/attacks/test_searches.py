@@ -9,6 +9,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.search.encoder import SentenceEncoder
 from rosewood.attacks.search.importance import by_importance
 from rosewood.attacks.search.questions import Scores, Target
 from rosewood.attacks.search.resources import Resources
@@ -210,3 +211,12 @@ def test_genetic_lives_on_text_without_substitutes(
     assert not set(WORDS[1::2][:4]) & set(ENTRIES)
     for example in run(model, plain, Genetic(min_log_ratio=None)).examples:
         assert example.status in ("robust", "wrong") and example.queries == 1
+
+
+@pytest.mark.slow
+def test_the_sentence_encoder_tells_meaning() -> None:
+    vectors = SentenceEncoder.load()(["a good film", "a fine movie", "rain is expected tomorrow in the north"])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[0] @ vectors[1] > 0.6 > 0.3 > vectors[0] @ vectors[2]
+    alone = SentenceEncoder.load()(["a good film"])
+    np.testing.assert_allclose(alone[0], vectors[0], atol=1e-5)  # padding does not count

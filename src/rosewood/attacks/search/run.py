@@ -86,6 +86,7 @@ def attack(
         for example in run(attempts(), scorer, columns, deadline):
             examples.append(example)
             bar.update()
+    seconds = time.monotonic() - began
     if not examples:
         raise RunError(f"no example was scored within max_seconds {max_seconds}: allow more time.")
     examples.sort(key=lambda example: example.row)
@@ -99,7 +100,7 @@ def attack(
         max_length=max_length,
         max_queries=max_queries,
         max_seconds=max_seconds,
-        seconds=time.monotonic() - began,
+        seconds=seconds,
         summary=summarize(examples, len(data) - len(examples)),
         examples=examples,
     )
