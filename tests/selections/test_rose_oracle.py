@@ -134,16 +134,15 @@ CHEAPER: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("variant", ["first", "ensemble"])
 @pytest.mark.parametrize(("oracle", "overrides", "plain"), CHEAPER, ids=[str(option[1]) for option in CHEAPER])
 def test_cheaper_risks(
-    oracle: dict[str, Any], overrides: dict[str, Any], plain: dict[str, Any], variant: str, tmp_path: Path
+    oracle: dict[str, Any], overrides: dict[str, Any], plain: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = {"objective.passes": 1} | {f"selection.{name}": value for name, value in overrides.items()}
     agree(
         *compare(
             tmp_path,
-            Settings(variant, STEPS, passes=1, **plain),
+            Settings("ensemble", STEPS, passes=1, **plain),
             settings,
             accumulation=2,
             oracle_class=partial(CheaperOracle, **oracle),
