@@ -1,6 +1,7 @@
 """ROSE-First with a cheaper reading of its risk: how many tensors are masked alike, accuracy, and seconds.
 
-Three measurements, each of which continues where it was stopped and writes its figures as they come:
+Three measurements. The first two write their figures as they come and continue where they were stopped; the third
+takes minutes:
 
 agreement  trains with the exact risk and reads, at every step, on the same weights and the same batch but with dropout
            of its own, the masks of each cheaper setting; the exact risk, read once more, is the noise floor.
