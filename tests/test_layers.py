@@ -12,7 +12,7 @@ ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
     *("flat", "importance", "processes"),
-    *("draws", "sites"),
+    *("draws", "sites", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch"),
 )
 # From the top down; a module may import whatever stands in a lower row.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rosewood.flat import flat_like
 from rosewood.processes import average_
 from rosewood.protocol import Batch, Call, stacked_norms
+from rosewood.slopes import LossScale, slopes
 
 
 class SquaredGradients:
@@ -20,8 +21,9 @@ class SquaredGradients:
     not change by that, so it is left out.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], loss_scale: LossScale | None = None) -> None:
         self._parameters = list(parameters)
+        self._loss_scale = loss_scale
         self.sums = flat_like(self._parameters)
 
     def add(self, gradients: Sequence[Tensor | None], factor: Tensor | None = None) -> None:
@@ -61,7 +63,7 @@ class SquaredGradients:
             # The bare model: a wrapper for several processes would wait for a backward that never comes.
             output = call(batch, model)
             loss = output.loss * output.prediction_count()
-            found = list(torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True))
+            found = slopes(loss, self._parameters, self._loss_scale)
             total = list(torch._foreach_add(total, found)) if total else found
             count += output.prediction_count()
         average_([count])

@@ -6,7 +6,7 @@ owns whatever state there is. Components know the model and the batch, never the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
@@ -111,7 +111,7 @@ class Run:
     """What a component may know when it starts.
 
     `pretrained` holds the weights the model had when the trainer got it, by name; it exists if a component of the
-    recipe asks for it.
+    recipe asks for it. `loss_scale` multiplies a loss as fp16 needs it, for `slopes`; no other precision has one.
     """
 
     model: nn.Module
@@ -119,6 +119,7 @@ class Run:
     stage: Stage
     seed: int = 0
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
+    loss_scale: Callable[[Tensor], Tensor] | None = None
 
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}

@@ -133,7 +133,7 @@ class Site:
                 return function(changed(args[0]), *args[1:], **kwargs)
             return function(**kwargs | {"hidden_states": changed(kwargs["hidden_states"])})
 
-        with _hooked(self._model.register_forward_pre_hook(first.begin)):
+        with _uncompiled(), _hooked(self._model.register_forward_pre_hook(first.begin)):
             if self._entrance is None:
                 with _hooked(self._words.register_forward_hook(words)):
                     yield
@@ -174,7 +174,7 @@ class FeedForwards:
         def begin(network: _FeedForward) -> Runner:
             return partial(_ffn_changed, network, self._flip, partial(change, layer.next()))
 
-        with ExitStack() as stack:
+        with _uncompiled(), ExitStack() as stack:
             stack.enter_context(_hooked(self._model.register_forward_pre_hook(layer.begin)))
             for block, network in self._networks:
                 stack.enter_context(_within(block, partial(begin, network)))
@@ -351,6 +351,11 @@ def _flipper(model: nn.Module) -> Change:
     """Swaps the first two axes where an architecture has (tokens, batch, hidden) inside."""
     tokens_first = getattr(getattr(model, "config", None), "model_type", "") == "xlnet"
     return (lambda hidden: hidden.transpose(0, 1)) if tokens_first else (lambda hidden: hidden)
+
+
+def _uncompiled() -> AbstractContextManager[None]:
+    """Inside, torch.compile is off: what was compiled before does not notice a hook that comes later."""
+    return torch.compiler.set_stance("force_eager")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from transformers import (
 )
 
 import rosewood.selections.rose as rose_module
+from loss_scaling import scale_loss
 from rose_oracle import Oracle, Settings, bert_candidates, undecayed
 from rosewood.errors import RecipeError
 from rosewood.model_dropout import DropoutSetting, has_dropout
@@ -160,9 +161,6 @@ def test_without_clipping(variant: str, level: str, tmp_path: Path) -> None:
     assert not list(differing(weights(off.model), weights(loose.model)))
 
 
-# The loss scaler of fp16, on the CPU: a real GradScaler whose scale is a power of two, hence exact.
-
-
 def scaled_run(recipe: Any, directory: Path, scale: float = 2.0**10, **settings: Any) -> Recording:
     trainer = Recording(
         model=tiny_bert(),
@@ -170,10 +168,7 @@ def scaled_run(recipe: Any, directory: Path, scale: float = 2.0**10, **settings:
         train_dataset=TinyData(size=settings.get("max_steps", 6) * 4),
         recipe=recipe,
     )
-    scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10**6)
-    trainer.accelerator.scaler = scaler
-    # What accelerate does when mixed precision is fp16, which it refuses to be on a CPU.
-    trainer.accelerator.unscale_gradients = lambda *_: scaler.unscale_(trainer.optimizer.optimizer)
+    scale_loss(trainer, scale)
     return trainer
 
 

@@ -62,12 +62,18 @@ class AdversarialPath(Objective):
         return self._problems_of_ascent(stage.perturbation) + self._blind(stage, stage.perturbation)
 
     def _problems_of_ascent(self, perturbation: EmbeddingAscent) -> list[str]:
-        if perturbation.loss == "ce":
-            return []
-        return [
-            "objective adversarial_path climbs the loss that it minimises, the cross-entropy, so perturbation "
-            f"embedding_ascent with loss={perturbation.loss} would be ignored: set perturbation.loss=ce"
-        ]
+        found = []
+        if perturbation.loss != "ce":
+            found.append(
+                "objective adversarial_path climbs the loss that it minimises, the cross-entropy, so perturbation "
+                f"embedding_ascent with loss={perturbation.loss} would be ignored: set perturbation.loss=ce"
+            )
+        if perturbation.norm == "rescaled_token":
+            found.append(
+                "perturbation.norm=rescaled_token depends on the size of the gradient, and objective adversarial_path "
+                "knows only its direction: choose the norm token, sentence or sentence_infinity"
+            )
+        return found
 
     def _blind(self, stage: Stage, perturbation: EmbeddingAscent) -> list[str]:
         """Parts that look at a pass over clean input, when there is none."""

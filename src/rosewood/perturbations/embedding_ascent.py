@@ -14,6 +14,7 @@ from rosewood import draws
 from rosewood.divergence import divergence_problems, forward_kl, symmetric_kl
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.sites import Change, Place, Site, real_tokens, site_problems
+from rosewood.slopes import LossScale, slopes
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -108,14 +109,15 @@ class EmbeddingAscent(Perturbation):
         return found + divergence_problems(model, "perturbation embedding_ascent") if compares else found
 
     def start(self, run: Run) -> EmbeddingAscender:
-        return EmbeddingAscender(self, run.model)
+        return EmbeddingAscender(self, run.model, run.loss_scale)
 
 
 class EmbeddingAscender(Perturber):
     """Finds perturbations `(batch, tokens, width)` and runs the model on perturbed embeddings."""
 
-    def __init__(self, settings: EmbeddingAscent, model: nn.Module) -> None:
+    def __init__(self, settings: EmbeddingAscent, model: nn.Module, loss_scale: LossScale | None = None) -> None:
         self.settings = settings
+        self._loss_scale = loss_scale
         self._place = Site(settings.at, model)
         self._width = self._place.width  # now, not in the middle of a step
 
@@ -143,7 +145,7 @@ class EmbeddingAscender(Perturber):
         else:
             measure = symmetric_kl if self.settings.loss == "kl" else forward_kl
             loss = measure(clean.predictions().detach(), output.predictions())
-        return torch.autograd.grad(loss * output.prediction_count(), delta)[0]
+        return slopes(loss * output.prediction_count(), [delta], self._loss_scale)[0]
 
     def moved(self, delta: Tensor) -> AbstractContextManager[None]:
         """Inside, the model sees its embeddings plus delta."""

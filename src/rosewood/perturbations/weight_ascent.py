@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightAscent(Perturbation):
-    """w + e with e = rho g / (|g| + 1e-12), g the gradient of the loss (SAM, Foret et al., 2021, Eq. 2; AdvWeight).
+    """w + e with e = rho g / |g|, g the gradient of the loss (SAM, Foret et al., 2021, Eq. 2; AdvWeight).
 
     |g| is one norm over all trainable tensors but the word embeddings, which do not move, as in the RoAST
     repository. Under gradient accumulation each micro-batch, of all processes together, ascends by its own gradient.
@@ -60,7 +60,8 @@ class WeightAscender(Perturber):
         assert names, "weight_ascent was given no gradient to follow"
         weights: list[Tensor] = [self._weights[name] for name in names]
         slopes = [gradients[name] for name in names]
-        length = torch.linalg.vector_norm(stacked_norms(slopes)) + 1e-12
+        length = torch.linalg.vector_norm(stacked_norms(slopes))
+        length.clamp_(min=torch.finfo(length.dtype).tiny)  # not a sum, which would depend on that factor
         with torch.no_grad():
             before = [weight.clone() for weight in weights]  # w + e - e would be rounded
             torch._foreach_add_(weights, list(torch._foreach_mul(slopes, self.settings.rho / length)))

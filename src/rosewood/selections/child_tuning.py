@@ -81,7 +81,7 @@ class FisherChild(Selector):
     """The child of variant D: a mask made once, from the gradients at the pre-trained weights."""
 
     def __init__(self, settings: ChildTuning, run: Run) -> None:
-        self._model = run.model
+        self._run = run
         self._share = settings.keep_share
         self._candidates = settings.candidates(run.model)
         # Not bool: multiplying a float by one is several times as slow.
@@ -89,8 +89,8 @@ class FisherChild(Selector):
         self._kept = torch.zeros(())
 
     def prepare(self, call: Call, steps: Iterable[Sequence[Batch]]) -> None:
-        fisher = SquaredGradients(list(self._candidates.values()))
-        fisher.add_pass(call, self._model, steps, clip_each_norm=1.0)
+        fisher = SquaredGradients(list(self._candidates.values()), self._run.loss_scale)
+        fisher.add_pass(call, self._run.model, steps, clip_each_norm=1.0)
         threshold = _upper_threshold(fisher.sums.whole, self._share)
         if threshold == 0 and self._share < 1:
             warnings.warn(

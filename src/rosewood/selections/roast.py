@@ -119,7 +119,7 @@ class RoastSelector(Selector):
         self._names = candidate_names(run.model, settings.parameters, biases=True)
         trainable = run.trainable()
         candidates = [trainable[name] for name in self._names]
-        self._importance = SquaredGradients(candidates)
+        self._importance = SquaredGradients(candidates, run.loss_scale)
         self._mask = flat_like(candidates)
         self._epoch = -1
         self._shares = torch.zeros(2, dtype=torch.float64)

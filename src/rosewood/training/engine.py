@@ -73,7 +73,7 @@ class Engine:
         seed: int,
         pretrained: Mapping[str, Tensor],
         backward: Callable[[Tensor], None],
-        scale: Callable[[Tensor], Tensor],
+        scale: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self._model = model
         self._seed = seed
@@ -113,7 +113,7 @@ class Engine:
 
     def _start(self, index: int) -> StageRun:
         stage, first, steps = self._plan[index]
-        run = Run(self._model, steps, stage, self._seed, self._pretrained)
+        run = Run(self._model, steps, stage, self._seed, self._pretrained, self._scale)
         perturber = None if stage.perturbation is None else stage.perturbation.start(run)
         tethers = [anchor.start(run) for anchor in stage.anchors]
         return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)

@@ -25,11 +25,11 @@ class Gradients:
         self,
         model: nn.Module,
         backward: Callable[[Tensor], None],
-        scale: Callable[[Tensor], Tensor] = lambda loss: loss,
+        scale: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._backward = backward
-        self._scale = scale
+        self._scale = scale or (lambda loss: loss)
         self.clear()
 
     def clear(self) -> None:

@@ -176,7 +176,7 @@ class RobustTrainer(Trainer):
             self.args.seed,
             self._pretrained,
             self.accelerator.backward,
-            self._scale_loss,
+            None if self.accelerator.scaler is None else self.accelerator.scaler.scale,
         )
         self._micro_batch = 0
         self._predictions = Predictions(self.model)
@@ -225,9 +225,6 @@ class RobustTrainer(Trainer):
         epoch = int((self.state.epoch or 0.0) + 1e-9)
         accumulated = self.current_gradient_accumulation_steps
         return Moment(self.state.global_step, epoch, self._micro_batch, accumulated, examples, parts)
-
-    def _scale_loss(self, loss: Tensor) -> Tensor:
-        return loss if self.accelerator.scaler is None else self.accelerator.scaler.scale(loss)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None

@@ -1,0 +1,70 @@
+"""torch.compile: every recipe gives the weights that it gives without, and a perturbation is never compiled away."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from torch._dynamo.utils import counters
+
+from rosewood.recipe import recipe_names
+from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
+
+# One for each way into the model: word embeddings, encoder input, layers, weights; and two backwards of one graph.
+QUICK = {"r3f", "hiddencut", "rose-first"}
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """TrainingArguments pass the backend on by the environment, where it would outlive the test."""
+    for variable in ("ACCELERATE_DYNAMO_BACKEND", "ACCELERATE_DYNAMO_MODE"):
+        monkeypatch.setenv(variable, "no")
+        monkeypatch.delenv(variable)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    torch.compiler.reset()
+    counters.clear()
+    yield
+    os.environ.pop("ACCELERATE_DYNAMO_BACKEND", None)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    torch.compiler.reset()
+
+
+def run(name: str, directory: Path, **settings: Any) -> Recording:
+    return trained(name, directory, model=tiny_bert(layers=1), data=TinyData(16), max_steps=2, **settings)
+
+
+def compare(name: str, directory: Path, backend: str) -> None:
+    plain = run(name, directory)
+    assert not counters["stats"]
+    compiled = run(name, directory, torch_compile_backend=backend)
+    assert counters["stats"]["unique_graphs"] >= 1
+    assert not list(differing(weights(plain.model), weights(compiled.model)))
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in recipe_names()]
+)
+def test_compiling_gives_the_same_weights(name: str, tmp_path: Path) -> None:
+    """The compiled graph runs its own backward (aot), but the same kernels, so nothing may differ."""
+    compare(name, tmp_path, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vanilla", "r3f", "rose-ensemble", "r-drop+rose-first", "smart", "mixout"])
+def test_inductor(name: str, tmp_path: Path) -> None:
+    """Other kernels and other random numbers: without dropout equal but for rounding."""
+    settings: dict[str, Any] = {"data": TinyData(16), "max_steps": 2}
+    probed = "rose" in name or "drop" in name
+    model = [tiny_bert(layers=1, dropout=0.1 if probed else 0.0) for _ in range(2)]
+    plain = trained(name, tmp_path, model=model[0], **settings)
+    compiled = trained(name, tmp_path, model=model[1], torch_compile=True, **settings)
+    assert counters["stats"]["unique_graphs"] >= 1
+    if probed:
+        assert all(weight.isfinite().all() for weight in compiled.model.parameters())
+        return
+    expected = weights(plain.model)
+    for parameter, weight in weights(compiled.model).items():
+        torch.testing.assert_close(weight, expected[parameter], rtol=0, atol=1e-9)
