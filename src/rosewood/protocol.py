@@ -313,8 +313,9 @@ def stacked_norms(tensors: list[Tensor]) -> Tensor:
 
 
 def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
-    """The absolute values of all elements, in one flat tensor."""
-    return torch.cat([tensor.flatten() for tensor in tensors]).abs_()
+    """The absolute values of all elements, in one flat tensor of float32 or better."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    return flat.to(torch.promote_types(flat.dtype, torch.float32)).abs_()
 
 
 class Selector(Stateful):

@@ -13,8 +13,8 @@ from torch._dynamo.utils import counters
 from rosewood.recipe import recipe_names
 from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
 
-# One for each way into the model: word embeddings, encoder input, layers, weights; and two backwards of one graph.
-QUICK = {"r3f", "hiddencut", "rose-first"}
+# Hooks on the word embeddings and inside the layers; the others take their time.
+QUICK = {"r3f", "hiddencut"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,8 @@ def compare(name: str, directory: Path, backend: str) -> None:
     plain = run(name, directory)
     assert not counters["stats"]
     compiled = run(name, directory, torch_compile_backend=backend)
-    assert counters["stats"]["unique_graphs"] >= 1
+    # Perturbed passes are never compiled, and FreeLB has no others.
+    assert bool(counters["stats"]) == (name != "freelb")
     assert not list(differing(weights(plain.model), weights(compiled.model)))
 
 

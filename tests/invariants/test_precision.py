@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from loss_scaling import overflow_in, scale_loss
 from rosewood.divergence import forward_kl, midpoint_kl, symmetric_kl
-from rosewood.recipe import recipe_names
-from tiny import Recording, TinyData, arguments, differing, tiny_bert, weights
+from rosewood.recipe import load_recipe, recipe_names
+from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 
 SKIPPED = {1, 4}
 
@@ -175,6 +176,38 @@ def test_bf16_with_checkpointing_and_accumulation(name: str, tmp_path: Path) -> 
         trainer.history.path.unlink()
     assert len(saving.micro_batches) == 8
     assert not list(differing(weights(plain.model), weights(saving.model)))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_trains_weights_that_are_bf16_themselves(name: str, tmp_path: Path) -> None:
+    model = tiny_bert(dtype=torch.bfloat16)
+    before = weights(model)
+    after = weights(trained(name, tmp_path, model=model, data=TinyData(size=12), max_steps=2).model)
+    assert all(weight.isfinite().all() and weight.dtype == torch.bfloat16 for weight in after.values())
+    assert any(differing(before, after))
+
+
+@pytest.mark.parametrize("order", ["first", "second", "ensemble"])
+def test_masks_of_bf16_weights_are_made_in_float32(order: str, tmp_path: Path) -> None:
+    """Eight bits would round risks to ties, and quantiles keep ties."""
+    recipe = load_recipe(f"rose-{order}", {"selection.level": "element"})
+    trainer = trained(recipe, tmp_path, model=tiny_bert(dtype=torch.bfloat16), max_steps=3)
+    assert all(mask.dtype == torch.float32 for mask in trainer.masks[-1].values())
+
+
+def test_the_teacher_of_an_autocast_model_is_a_model_of_its_own(tmp_path: Path) -> None:
+    """Mixed precision replaces the model's forward by one that is bound to it; a copy must not be bound to it too."""
+    trainer = half_trainer(Recording, "smart", tmp_path, bf16=True)
+    trainer.train()
+    assert trainer._engine is not None
+    teacher = trainer._engine._run.tethers[0]._teacher
+    batch = default_collate([TinyData()[i] for i in range(4)])
+    before = teacher(**batch).logits
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.zero_()
+    assert torch.equal(teacher(**batch).logits, before)
+    assert not trainer.model.eval()(**batch).logits.any()
 
 
 @pytest.mark.parametrize("measure", [symmetric_kl, forward_kl, midpoint_kl])

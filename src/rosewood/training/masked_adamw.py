@@ -96,7 +96,7 @@ class MaskedAdamW(torch.optim.AdamW):
         torch._foreach_addcmul_(part.squares, part.averages, part.averages, value=1 - beta2)
 
     def _masked_step(self, group: dict[str, Any], part: _Slice) -> None:
-        masks = [torch.as_tensor(self.multipliers[parameter]) for parameter in part.parameters]
+        masks = [torch.as_tensor(self.multipliers[p]).to(p.dtype) for p in part.parameters]
         before = [parameter.clone() for parameter in part.parameters]
         for gradient, average, mask in zip(part.gradients, part.averages, masks, strict=True):
             gradient.lerp_(average, 1 - mask)
