@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from torch._dynamo.eval_frame import OptimizedModule
 from torch._dynamo.utils import counters
 
 from rosewood.recipe import recipe_names
 from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
+from two_processes import in_two_processes
 
 # Hooks on the word embeddings and inside the layers; the others take their time.
 QUICK = {"r3f", "hiddencut"}
@@ -51,6 +53,23 @@ def compare(name: str, directory: Path, backend: str) -> None:
 def test_compiling_gives_the_same_weights(name: str, tmp_path: Path) -> None:
     """The compiled graph runs its own backward (aot), but the same kernels, so nothing may differ."""
     compare(name, tmp_path, "aot_eager")
+
+
+def with_and_without(rank: int, name: str, folder: Path) -> list[dict[str, torch.Tensor]]:
+    found = []
+    for backend in (None, "eager"):
+        trainer = run(name, folder / f"out{rank}", torch_compile_backend=backend)
+        assert isinstance(trainer.model_wrapped, OptimizedModule) == (backend is not None)
+        found.append(weights(trainer.model))
+        AcceleratorState._reset_state()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rose-ensemble", "smart"])
+def test_compiling_in_two_processes(name: str, tmp_path: Path) -> None:
+    for plain, compiled in in_two_processes(with_and_without, tmp_path, name, tmp_path):
+        assert not list(differing(plain, compiled))
 
 
 @pytest.mark.slow

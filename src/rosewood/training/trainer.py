@@ -236,7 +236,8 @@ class RobustTrainer(Trainer):
         if self._engine.enter(self.state.global_step, call, self._training_steps):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
         # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
-        alone = model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+        wrapper = getattr(model, "_orig_mod", model)  # inside torch.compile's own
+        alone = wrapper.no_sync() if isinstance(wrapper, DistributedDataParallel) else nullcontext()
         with alone:
             loss = self._engine.micro_batch(call, inputs, self._moment(self._examples, self._parts()))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
