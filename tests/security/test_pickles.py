@@ -25,6 +25,7 @@ from rosewood.errors import DataError, RosewoodError, RunError
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
+from rosewood.training.checkpoint import CHECKSUMS, damage, seal
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.run import Plan, resume_run, start_run
@@ -165,6 +166,12 @@ def checkpoint_of(run: Path) -> Path:
     return run / "checkpoints" / "checkpoint-1"
 
 
+def plant(checkpoint: Path, name: str, data: bytes) -> None:
+    """Put a file into a checkpoint as an attacker would: the checksums, which anybody can compute, fit again."""
+    (checkpoint / name).write_bytes(data)
+    seal(checkpoint)
+
+
 def test_the_run_is_one_that_resumes(run: Path) -> None:
     assert resume_run(run).status == "finished"
 
@@ -174,7 +181,7 @@ FILES = ["optimizer.pt", "scheduler.pt", "rng_state.pth", "model.safetensors", S
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_planted_pickle_ends_the_resuming_in_our_words(name: str, planted: bytes, run: Path) -> None:
-    (checkpoint_of(run) / name).write_bytes(planted)
+    plant(checkpoint_of(run), name, planted)
     with pytest.raises(RunError, match=r"checkpoint-1 (holds a Python object|cannot be read)"):
         resume_run(run)
     assert RunInfo.load(run / "run.json").status == "interrupted"
@@ -182,13 +189,13 @@ def test_a_planted_pickle_ends_the_resuming_in_our_words(name: str, planted: byt
 
 def test_weights_of_a_checkpoint_that_are_a_pickle(planted: bytes, run: Path) -> None:
     (checkpoint_of(run) / "model.safetensors").unlink()
-    (checkpoint_of(run) / "pytorch_model.bin").write_bytes(planted)
+    plant(checkpoint_of(run), "pytorch_model.bin", planted)
     with pytest.raises(RunError, match="checkpoint-1"):
         resume_run(run)
 
 
 def test_the_saved_training_arguments_are_never_read(planted: bytes, run: Path) -> None:
-    (checkpoint_of(run) / "training_args.bin").write_bytes(planted)
+    plant(checkpoint_of(run), "training_args.bin", planted)
     assert resume_run(run).status == "finished"
 
 
@@ -199,9 +206,15 @@ def test_the_trainer_by_itself_refuses_them_too(name: str, planted: bytes, tmp_p
         return RobustTrainer(tiny_bert(), settings, train_dataset=TinyData())
 
     trainer().train()
-    (tmp_path / "out" / "checkpoint-1" / name).write_bytes(planted)
+    plant(tmp_path / "out" / "checkpoint-1", name, planted)
     with pytest.raises(RunError, match="holds a Python object that could run code"):
         trainer().train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-1"))
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '{"xxh3_128": 3}', '{"xxh3_128": [1]}', "{", "\0"])
+def test_checksums_that_are_none(content: str, run: Path) -> None:
+    (checkpoint_of(run) / CHECKSUMS).write_text(content)
+    assert damage(checkpoint_of(run)) == f"{CHECKSUMS} cannot be read"
 
 
 # Data.

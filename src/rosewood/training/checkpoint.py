@@ -31,7 +31,7 @@ def seal(checkpoint: Path) -> None:
 def damage(checkpoint: Path) -> str | None:
     """What is wrong with a checkpoint, in a few words; None if it is as it was written."""
     try:
-        sums = json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))["xxh3_128"]
+        sums = dict(json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))["xxh3_128"])
     except FileNotFoundError:
         return f"{CHECKSUMS} is missing"
     except (OSError, ValueError, KeyError, TypeError):
