@@ -13,7 +13,7 @@ COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
     *("flat", "importance", "processes"),
     *("draws", "sites", "slopes"),
-    *("pretrained_part", "predictions", "gradient_sketch"),
+    *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
 )
 # From the top down; a module may import whatever stands in a lower row.
 LAYERS: list[tuple[str, ...]] = [

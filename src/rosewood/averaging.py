@@ -100,6 +100,11 @@ def _normalised(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def _finished(folder: Path) -> RunInfo:
+    if (folder / "adapter_config.json").exists():
+        raise RunError(
+            f"{folder} holds an adapter, and only whole weights can be averaged: name the run it belongs to, in whose "
+            "model/ it is merged"
+        )
     info = RunInfo.load(folder / "run.json")
     if info.status != "finished":
         raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")

@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
 from platform import python_version
@@ -27,7 +28,10 @@ def now() -> datetime:
 def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that can change a result."""
     packages = ("rosewood", "torch", "transformers", "accelerate", "datasets")
-    return {"python": python_version()} | {name: package_version(name) for name in packages}
+    found = {"python": python_version()} | {name: package_version(name) for name in packages}
+    with suppress(PackageNotFoundError):  # an extra
+        found["peft"] = package_version("peft")
+    return found
 
 
 class _Part(BaseModel):
@@ -139,6 +143,15 @@ class Evaluation(_Result):
     missing: list[MissingSet]
 
 
+class Lora(_Part):
+    """A LoRA adapter: W0 + alpha / rank B A in every target layer, with dropout before A."""
+
+    rank: Annotated[int, Field(gt=0)]
+    alpha: Annotated[int, Field(gt=0)]
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: list[str] = ["all-linear"]
+
+
 class RunInfo(_Result):
     """What `run.json` says of a training run: enough to repeat it."""
 
@@ -153,6 +166,7 @@ class RunInfo(_Result):
     max_length: Count
     early_stopping: Count | None = None
     max_skipped_steps: Count = 10
+    lora: Lora | None = None  # None: every weight is trained
     training_arguments: dict[str, Any]
     command: str
     versions: dict[str, str] = Field(default_factory=installed_versions)

@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
+from rosewood.adapters import virtual_token_problems
 from rosewood.candidates import block_prefixes
 from rosewood.draws import forked
 from rosewood.errors import RunError
@@ -44,11 +45,6 @@ def word_embedding(model: nn.Module) -> nn.Module:
     # T5 names a module that it never calls; the encoder has its own with the same weights.
     inside = _owner(model).modules() if block_prefixes(model) else ()
     return next((module for module in inside if getattr(module, "weight", None) is named.weight), named)
-
-
-def word_vectors(model: nn.Module) -> Tensor:
-    """The matrix of the word embedding, `(vocabulary, width)`."""
-    return _weight(word_embedding(model))
 
 
 def _weight(module: nn.Module) -> Tensor:
@@ -80,7 +76,7 @@ def site_problems(model: nn.Module, place: Place, user: str) -> list[str]:
             f"{user} changes the encoder's input, and {name} has no repeated blocks (an nn.ModuleList) that would say "
             "where it is: choose a perturbation of the word embeddings (at=words)"
         ]
-    return []
+    return virtual_token_problems(model, user)
 
 
 class Site:
@@ -198,7 +194,7 @@ def ffn_problems(model: nn.Module, user: str) -> list[str]:
             f"{user} changes the output of each layer's feed-forward network, and the layers of {name} have no linear "
             "module that leads from another size back to the hidden size"
         ]
-    return []
+    return virtual_token_problems(model, user)
 
 
 def _stop(hidden: Tensor) -> Tensor:
@@ -253,10 +249,9 @@ def _feed_forward(model: nn.Module, block: nn.Module) -> _FeedForward | None:
     """The last linear module of a block that leads from another size to the hidden size, as modules are defined."""
     hidden = model.config.hidden_size  # type: ignore[union-attr]
     last = None
-    for name, module in block.named_modules():
-        if isinstance(module, nn.Linear | Conv1D):
-            sizes = module.weight.shape if isinstance(module, Conv1D) else module.weight.shape[::-1]
-            last = (name, module) if sizes[1] == hidden and sizes[0] != hidden else last
+    for name, module, linear in _linear_modules(block):
+        sizes = linear.weight.shape if isinstance(linear, Conv1D) else linear.weight.shape[::-1]
+        last = (name, module) if sizes[1] == hidden and sizes[0] != hidden else last
     if last is None:
         return None
     around = [block]
@@ -264,6 +259,16 @@ def _feed_forward(model: nn.Module, block: nn.Module) -> _FeedForward | None:
         around.append(around[-1].get_submodule(part))
     dropouts = [child for parent in around for child in parent.children() if isinstance(child, _DropoutNd)]
     return _FeedForward(last[1], list(dict.fromkeys(dropouts)))
+
+
+def _linear_modules(block: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Linear | Conv1D]]:
+    """Name, module and linear layer; the two differ where an adapter stands around a layer and adds to its output."""
+    around: list[str] = []
+    for name, module in block.named_modules():
+        linear = getattr(module, "base_layer", module)
+        if isinstance(linear, nn.Linear | Conv1D) and not any(name.startswith(prefix) for prefix in around):
+            yield name, module, linear
+            around += [f"{name}."] if linear is not module else []
 
 
 def _ffn_changed(

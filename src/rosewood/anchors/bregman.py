@@ -64,7 +64,9 @@ class BregmanTether(Tether):
     def __init__(self, settings: Bregman, run: Run) -> None:
         self._settings = settings
         self._student = list(run.trainable().values())
-        self._teacher = deepcopy(run.model).requires_grad_(False).train(settings.teacher_mode == "train")
+        # What never moves, such as all that is below an adapter, teacher and student share.
+        frozen = {id(p): p for p in run.model.parameters() if not p.requires_grad}
+        self._teacher = deepcopy(run.model, frozen).requires_grad_(False).train(settings.teacher_mode == "train")
         parameters = dict(self._teacher.named_parameters())
         self._averages: dict[str, Tensor] = {name: parameters[name].data for name in run.trainable()}
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rosewood.adapters import change_problems, low_rank_changes
 from rosewood.pretrained_part import PretrainedTether, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run, Term, stacked_norms
 
@@ -31,6 +32,9 @@ class L2SP(Anchor):
     `parameters="matrices"` leaves out biases and layer norms, that is all parameters of one dimension;
     `parameters="all"` takes the whole base model with its pooler. The head has no pre-trained value and is never
     anchored. Li et al. add a plain decay of the head: that is the optimiser's weight_decay here.
+
+    A LoRA adapter takes a weight from W0 to W0 + s B A, so what it adds to the sum is |s B A|^2, for either choice of
+    `parameters`. It is computed as s^2 tr((B^T B)(A A^T)), which never forms a matrix of the weight's size.
     """
 
     needs_pretrained = True
@@ -49,8 +53,8 @@ class L2SP(Anchor):
         return [name for name in names if dimensions[name] > 1]
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        if self.names(model):
-            return []
+        if self.names(model) or low_rank_changes(model):
+            return change_problems(model, "anchor l2_sp")
         return [
             f"anchor l2_sp ties weights to their pre-trained values, but {type(model).__name__} has no trainable "
             f"parameter of that kind (parameters={self.parameters}) in its base model: leave the anchor out"
@@ -74,13 +78,25 @@ class L2SPTether(PretrainedTether):
     def __init__(self, settings: L2SP, run: Run) -> None:
         super().__init__(run, settings.names(run.model))
         self._settings = settings
+        factors = dict(run.model.named_parameters())
+        self._products = [(factors[c.down], factors[c.up], c.scaling) for c in low_rank_changes(run.model)]
         self._differences = [torch.empty_like(parameter) for parameter in self.parameters]
 
     def weight_terms(self, at: Progress) -> list[Term]:
-        value: Tensor = SquaredDistance.apply(self._differences, self.pretrained, *self.parameters)
+        parts: list[Tensor] = [scaling**2 * squared_product_norm(up, down) for down, up, scaling in self._products]
+        if self.parameters:
+            parts.append(SquaredDistance.apply(self._differences, self.pretrained, *self.parameters))
+        value = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
         if self._settings.norm == "unsquared":
             value = (value + FLOOR).sqrt()
         return [Term("l2_sp", value, self._settings.weight)]
+
+
+def squared_product_norm(up: Tensor, down: Tensor) -> Tensor:
+    """|B A|^2 of B `(outputs, rank)` and A `(rank, inputs)`, by way of two matrices `(rank, rank)`."""
+    dtype = torch.promote_types(up.dtype, torch.float32)
+    up, down = up.flatten(1).to(dtype), down.flatten(1).to(dtype)
+    return ((up.T @ up) * (down @ down.T)).sum()
 
 
 class SquaredDistance(torch.autograd.Function):

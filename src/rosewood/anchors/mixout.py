@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from rosewood.adapters import low_rank_changes, start_problems
 from rosewood.model_dropout import DropoutSetting
 from rosewood.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
@@ -38,6 +39,10 @@ class Mixout(Anchor):
     - The original code's backward forgets the factor 1 / (1 - m); here the gradient is the true one.
     - RIFT's Adv-Mixout uses m = 0.6, but its official code wraps a module without parameters of its own and so does
       nothing. Here every submodule is reached. The head has no pre-trained value and is never mixed.
+    - On a LoRA adapter, W = W0 + s B A, the pre-trained value is that of B A, which is 0. `level="element"` mixes the
+      elements of B with 0, each of which is what one direction of A adds to one output; the mean over masks is W, but
+      k is not drawn for each element of W, which would need the whole matrix. `level="input_neuron"` mixes the
+      columns of A with 0, which is the original's mask on W, exactly.
     - m is rounded to a multiple of 2^-16, the resolution of the random numbers.
     - The mask is drawn per micro-batch, as it is per forward in the original. So a batch that is cut into accumulated
       parts sees several masks in one step, and their gradients are averaged.
@@ -53,7 +58,19 @@ class Mixout(Anchor):
 
     def names(self, model: nn.Module) -> list[str]:
         """The parameters that are mixed."""
-        return pretrained_names(model) if self.scope == "all" else list(linear_weight_names(model))
+        whole = pretrained_names(model) if self.scope == "all" else list(linear_weight_names(model))
+        return whole + self._factors(model)
+
+    def _factors(self, model: nn.Module) -> list[str]:
+        """The factor of each LoRA adapter that is mixed with 0."""
+        changes = [c for c in low_rank_changes(model) if self.scope == "all" or not c.embedding]
+        return [c.down if self.level == "input_neuron" and not c.embedding else c.up for c in changes]
+
+    def input_axes(self, model: nn.Module) -> dict[str, int]:
+        """The parameters with one mask for all outputs, and which of their axes is the input."""
+        if self.level == "element":
+            return {}
+        return linear_weight_names(model) | {c.down: 1 for c in low_rank_changes(model) if not c.embedding}
 
     def problems(self, stage: Stage) -> list[str]:
         perturbation = "" if stage.perturbation is None else stage.perturbation.name
@@ -67,7 +84,7 @@ class Mixout(Anchor):
 
     def problems_with(self, model: nn.Module) -> list[str]:
         if self.names(model):
-            return []
+            return start_problems(model, "anchor mixout")
         return [
             f"anchor mixout mixes weights with their pre-trained values, but {type(model).__name__} has no trainable "
             f"parameter in its base model that scope={self.scope} covers: leave the anchor out"
@@ -114,7 +131,7 @@ class MixoutTether(PretrainedTether):
 
     def _multipliers(self, settings: Mixout, model: nn.Module) -> list[Tensor]:
         """Room for k: of a parameter's shape, or of its input axis where a mask counts for all outputs."""
-        inputs = linear_weight_names(model) if settings.level == "input_neuron" else {}
+        inputs = settings.input_axes(model)
         shapes = [list(parameter.shape) for parameter in self.parameters]
         for name, shape in zip(self.names, shapes, strict=True):
             if name in inputs:

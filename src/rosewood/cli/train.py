@@ -14,6 +14,7 @@ from rosewood.errors import RunError
 
 if TYPE_CHECKING:
     from rosewood.data.tasks import Task
+    from rosewood.results import Lora
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -24,10 +25,13 @@ EXAMPLES = """
 
   rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic
 
+  rosewood train --recipe rose-ensemble --task reviews --lora-rank 8
+
   rosewood train --output runs/rose --resume
 """
 DATA = "Data"
 TRAINING = "Training"
+LORA = "LoRA"
 
 
 @app.command(epilog=EXAMPLES)
@@ -73,7 +77,7 @@ def train(
     ),
     epochs: float | None = typer.Option(None, min=0.01, show_default="3", rich_help_panel=TRAINING),
     learning_rate: float | None = typer.Option(
-        None, min=0.0, show_default="the recipe's, or 5e-5", rich_help_panel=TRAINING
+        None, min=0.0, show_default="the recipe's, or 5e-5 (LoRA: 5e-4)", rich_help_panel=TRAINING
     ),
     batch_size: int | None = typer.Option(
         None, min=1, help="Examples per device and step.", show_default="32", rich_help_panel=TRAINING
@@ -94,6 +98,21 @@ def train(
         min=0,
         help="Steps in a row that may be skipped because of NaN or infinity before the run ends.",
         rich_help_panel=TRAINING,
+    ),
+    lora_rank: int | None = typer.Option(
+        None, min=1, help="Train a LoRA adapter of this rank instead of all weights.", rich_help_panel=LORA
+    ),
+    lora_alpha: int | None = typer.Option(
+        None, min=1, help="The adapter counts alpha / rank.", show_default="twice the rank", rich_help_panel=LORA
+    ),
+    lora_dropout: float | None = typer.Option(
+        None, min=0.0, max=0.99, help="Dropout before the adapter.", show_default="0", rich_help_panel=LORA
+    ),
+    lora_targets: list[str] = typer.Option(
+        [],
+        help="Layers that get an adapter, such as query (repeatable).",
+        show_default="all-linear",
+        rich_help_panel=LORA,
     ),
     resume: bool = typer.Option(False, "--resume", help="Continue the interrupted run in --output."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the run in --output."),
@@ -140,6 +159,7 @@ def train(
                 seed=seed,
                 early_stopping=early_stopping,
                 max_skipped_steps=max_skipped_steps,
+                lora=_lora(lora_rank, lora_alpha, lora_dropout, lora_targets),
                 arguments=arguments,
                 trust_remote_code=trust_remote_code,
             )
@@ -176,6 +196,16 @@ def _task(name: str | None, files: dict[str, Path | None], text_columns: list[st
         label_column=label_column,
         test_file=files["test_file"],
     )
+
+
+def _lora(rank: int | None, alpha: int | None, dropout: float | None, targets: list[str]) -> Lora | None:
+    from rosewood.results import Lora
+
+    if rank is None:
+        if alpha is not None or dropout is not None or targets:
+            raise RunError("the options of LoRA need its rank: add --lora-rank 8")
+        return None
+    return Lora(rank=rank, alpha=alpha or 2 * rank, dropout=dropout or 0.0, targets=targets or ["all-linear"])
 
 
 def report(output: Path, seconds: float, console: Console) -> None:

@@ -1,5 +1,7 @@
 """A trained classifier from disk."""
 
+from pathlib import Path
+
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -9,25 +11,31 @@ from transformers import (
 
 from rosewood.data.models import why_not_loaded
 from rosewood.errors import RunError
+from rosewood.evaluation.adapter import adapter_folder, base_name, load_merged
 
 
 def load_classifier(
     path_or_name: str, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and tokenizer of a trained classifier.
+    """The model and tokenizer of a trained classifier: a whole model, or an adapter that names its base model.
 
-    Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted.
+    Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
+    base model that an adapter names is never.
     """
     try:
+        if (folder := adapter_folder(path_or_name)) is not None:
+            return load_merged(folder), _tokenizer_of(folder)
         model, loaded = AutoModelForSequenceClassification.from_pretrained(
             path_or_name, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=trust_remote_code)
+    except RunError:
+        raise
     except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
         raise RunError(
             f"cannot load a classifier from {path_or_name}: {why_not_loaded(path_or_name, error)}\n"
             "Expected a folder (or the name of a model) with config.json, model.safetensors "
-            "and the files of its tokenizer."
+            "and the files of its tokenizer; or with adapter_config.json and adapter_model.safetensors."
         ) from error
     if loaded["missing_keys"]:
         raise RunError(
@@ -36,6 +44,15 @@ def load_classifier(
         )
     check_vocabulary(tokenizer, path_or_name)
     return model, tokenizer
+
+
+def _tokenizer_of(adapter: Path) -> PreTrainedTokenizerBase:
+    """An adapter may bring a tokenizer; otherwise it is that of its base model."""
+    own = (adapter / "tokenizer_config.json").exists()
+    name = str(adapter) if own else base_name(adapter)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    check_vocabulary(tokenizer, name)
+    return tokenizer
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str) -> None:

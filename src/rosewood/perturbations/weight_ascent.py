@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run, stacked_norms
-from rosewood.sites import word_vectors
+from rosewood.sites import word_embedding
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -47,7 +47,7 @@ class WeightAscender(Perturber):
     def __init__(self, settings: WeightAscent, run: Run) -> None:
         self.settings = settings
         words = _word_weights(run.model)
-        self._weights = {name: p for name, p in run.trainable().items() if p is not words}
+        self._weights = {name: p for name, p in run.trainable().items() if id(p) not in words}
 
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
         """A pass over the same batch, to be run inside `ascended`."""
@@ -72,9 +72,9 @@ class WeightAscender(Perturber):
                 torch._foreach_copy_(weights, before)
 
 
-def _word_weights(model: nn.Module) -> Tensor | None:
-    """The word-embedding matrix, if the model says which it is."""
+def _word_weights(model: nn.Module) -> set[int]:
+    """The ids of the word embedding's parameters, those of an adapter on it included, if the model says which it is."""
     try:
-        return word_vectors(model)
+        return {id(parameter) for parameter in word_embedding(model).parameters()}
     except (AttributeError, NotImplementedError):
-        return None
+        return set()

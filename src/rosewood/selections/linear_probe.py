@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from rosewood.adapters import encoder, without_adapter
 from rosewood.protocol import Cost, Run, Selection, Selector
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class LinearProbe(Selection):
 
     The head is every trainable parameter outside the model's `base_model`; a pooler inside it stays frozen. Dropout
     of the encoder is off, dropout of the head stays on. A frozen parameter gets no gradient, so that neither
-    momentum nor weight decay moves it.
+    momentum nor weight decay moves it. Adapters are part of the encoder.
     """
 
     def cost(self, stage: Stage) -> Cost:
@@ -40,7 +41,7 @@ class LinearProbe(Selection):
 
     def problems_with(self, model: nn.Module) -> list[str]:
         kind = type(model).__name__
-        if _encoder(model) is None:
+        if encoder(model) is None:
             return [f"selection linear_probe trains what stands on top of an encoder, but {kind} has no base_model"]
         if not any(name in _head_names(model) for name, p in model.named_parameters() if p.requires_grad):
             return [f"selection linear_probe trains the head, but {kind} has no trainable parameter outside base_model"]
@@ -50,29 +51,26 @@ class LinearProbe(Selection):
         return HeadOnly(run)
 
 
-def _encoder(model: nn.Module) -> nn.Module | None:
-    encoder = getattr(model, "base_model", model)
-    return None if encoder is model else encoder
-
-
 def _head_names(model: nn.Module) -> set[str]:
-    encoder = _encoder(model)
-    inside = set() if encoder is None else {id(p) for p in encoder.parameters()}
-    return {name for name, p in model.named_parameters() if id(p) not in inside}
+    below = encoder(model)
+    inside = set() if below is None else {id(p) for p in below.parameters()}
+    head = {id(p) for p in without_adapter(model).parameters()} - inside
+    return {name for name, p in model.named_parameters() if id(p) in head}
 
 
 class HeadOnly(Selector):
     """Freezes the encoder while its stage lasts."""
 
     def __init__(self, run: Run) -> None:
-        encoder = _encoder(run.model)
-        assert encoder is not None, "problems_with refuses models without a base_model"
-        self._model, self._encoder = run.model, encoder
+        below = encoder(run.model)
+        assert below is not None, "problems_with refuses models without a base_model"
+        self._model, self._encoder = run.model, below
         self._frozen: list[nn.Parameter] = []
         self._hook: RemovableHandle | None = None
 
     def enter(self) -> None:
-        self._frozen = [p for p in self._encoder.parameters() if p.requires_grad]
+        head = _head_names(self._model)
+        self._frozen = [p for name, p in self._model.named_parameters() if p.requires_grad and name not in head]
         for parameter in self._frozen:
             parameter.requires_grad_(False)
         # Before every forward, because the trainer switches the whole model to training in every step.

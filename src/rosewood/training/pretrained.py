@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -15,19 +17,27 @@ from rosewood.data.models import resolve_model, why_not_loaded
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import check_vocabulary
+from rosewood.results import Lora
+from rosewood.training.lora import with_adapter
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 
 def load_pretrained(
-    name: str, task: Task, seed: int, trust_remote_code: bool = False
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A model with a new, seeded classification head for the task. Runs code that comes with it only if trusted."""
+    name: str, task: Task, seed: int, trust_remote_code: bool = False, lora: Lora | None = None
+) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+    """A model with a new, seeded classification head for the task, and perhaps an adapter.
+
+    Runs code that comes with it only if trusted.
+    """
     path = resolve_model(name)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # a new head is what we want, not a reason for a warning
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
         set_seed(seed)
-        model = AutoModelForSequenceClassification.from_pretrained(
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
             path,
             num_labels=len(task.labels),
             id2label=dict(enumerate(task.labels)),
@@ -35,6 +45,7 @@ def load_pretrained(
             ignore_mismatched_sizes=True,
             use_safetensors=True,
             trust_remote_code=trust_remote_code,
+            output_loading_info=True,
         )
     except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
         raise RunError(
@@ -52,4 +63,6 @@ def load_pretrained(
         # GPT-2 and Llama come without one; classification needs to know where a text ends.
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
+    if lora is not None:
+        model = with_adapter(model, lora, new=loaded["missing_keys"])
     return model, tokenizer

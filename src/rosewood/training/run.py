@@ -1,6 +1,7 @@
 """A run: one recipe on one task with one seed, in a directory that tells all about it.
 
-model/         the fine-tuned model and its tokenizer, as save_pretrained writes them
+model/         the fine-tuned model and its tokenizer, as save_pretrained writes them; a LoRA adapter is merged into it
+adapter/       the LoRA adapter by itself, as PEFT writes it, if there is one
 recipe.yaml    the resolved recipe
 task.yaml      the resolved task
 run.json       versions, seed, data fingerprints, time, peak memory, status
@@ -39,7 +40,7 @@ from rosewood.durable import staged, staged_path
 from rosewood.errors import RunError
 from rosewood.processes import is_first
 from rosewood.recipe import Recipe, check_training, load_recipe
-from rosewood.results import Metrics, RunInfo
+from rosewood.results import Lora, Metrics, RunInfo
 from rosewood.training.checkpoint import NoGoodCheckpointError
 from rosewood.training.full_disk import explained
 from rosewood.training.interruption import Interrupted, SaveAndStop
@@ -58,6 +59,9 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+LORA_DEFAULTS: dict[str, Any] = {"learning_rate": 5e-4}  # an adapter starts from nothing and has further to go
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that decides what a run computes."""
@@ -72,12 +76,14 @@ class Plan:
     seed: int = 0
     early_stopping: int | None = None
     max_skipped_steps: int = 10
+    lora: Lora | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file
 
     def training_arguments(self) -> dict[str, Any]:
         """Defaults, then what the recipe's paper says, then what the user says."""
-        return DEFAULTS | dict(self.recipe.training) | self.arguments
+        defaults = DEFAULTS if self.lora is None else DEFAULTS | LORA_DEFAULTS
+        return defaults | dict(self.recipe.training) | self.arguments
 
 
 def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
@@ -118,6 +124,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_c
         seed=info.seed,
         early_stopping=info.early_stopping,
         max_skipped_steps=info.max_skipped_steps,
+        lora=info.lora,
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
     )
@@ -197,6 +204,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "max_length": plan.max_length,
         "early_stopping": plan.early_stopping,
         "max_skipped_steps": plan.max_skipped_steps,
+        "lora": plan.lora,
         "training_arguments": plan.training_arguments(),
     }
 
@@ -208,7 +216,8 @@ def _task_yaml(task: Task) -> str:
 
 def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
-    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, plan.trust_remote_code == plan.model)
+    trusted = plan.trust_remote_code == plan.model
+    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora)
     if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
@@ -310,12 +319,21 @@ def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> No
     )
     if is_first():
         metrics.save(output / "metrics.json")
-    place, size = output / "model", trainer.model.get_memory_footprint
+    if hasattr(trainer.model, "merge_and_unload"):
+        _save_model(trainer, output, "adapter")
+        trainer.model = trainer.model.merge_and_unload()
+    _save_model(trainer, output, "model")
+
+
+def _save_model(trainer: RobustTrainer, output: Path, what: str) -> None:
+    place, size = output / what, trainer.model.get_memory_footprint
     with (
-        explained("the model", place, size, output / "checkpoints"),
+        explained(f"the {what}", place, size, output / "checkpoints"),
         staged(place) if trainer.args.should_save else nullcontext(),
     ):
         trainer.save_model(str(staged_path(place)))
+        if trainer.args.should_save:  # an adapter does not keep the names of the labels by itself
+            trainer.model.config.save_pretrained(staged_path(place))
 
 
 def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:

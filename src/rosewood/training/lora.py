@@ -1,0 +1,59 @@
+"""LoRA: small trainable matrices beside the linear layers of a model that itself stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel
+
+from rosewood.adapters import encoder
+from rosewood.errors import RunError
+from rosewood.results import Lora
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+def with_adapter(model: PreTrainedModel, lora: Lora, new: Iterable[str]) -> PeftModel:
+    """The model with a LoRA adapter; its head, and the modules of `new` parameters, are trained as a whole.
+
+    `new` are the parameters that no checkpoint has: an adapter beside random numbers that nobody keeps could never be
+    loaded again.
+    """
+    try:
+        from peft import LoraConfig, TaskType, get_peft_model
+    except ImportError:
+        raise RunError("LoRA needs the package peft: pip install 'rosewood[lora]'") from None
+    config = LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear" if lora.targets == ["all-linear"] else lora.targets,
+        modules_to_save=sorted({*_head(model), *(name.rpartition(".")[0] for name in new if _is_below(model, name))}),
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise RunError(
+            f"no LoRA adapter can be put on this model: {str(error).splitlines()[0]} Its linear layers are "
+            f"{', '.join(_linear_layers(model))}; --lora-targets all-linear takes them all."
+        ) from None
+
+
+def _head(model: PreTrainedModel) -> set[str]:
+    """The names of the modules beside the encoder that have parameters."""
+    below = encoder(model)
+    return {
+        name for name, child in model.named_children() if child is not below and any(True for _ in child.parameters())
+    }
+
+
+def _is_below(model: PreTrainedModel, name: str) -> bool:
+    return name.partition(".")[0] == model.base_model_prefix
+
+
+def _linear_layers(model: Any) -> list[str]:
+    names = [name for name, module in model.base_model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
+    return sorted({name.rpartition(".")[2] for name in names})
