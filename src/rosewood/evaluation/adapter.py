@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
-from transformers.utils import cached_file
+from transformers.utils import cached_file, logging
 from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME, find_adapter_config_file
 
 from rosewood.errors import RunError
@@ -49,9 +49,14 @@ def load_merged(folder: Path) -> PreTrainedModel:
     with safe_open(folder / ADAPTER_SAFE_WEIGHTS_NAME, framework="pt") as tensors:
         saved = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     config = _config(folder, base, saved)
-    model, loaded = AutoModelForSequenceClassification.from_pretrained(
-        base, config=config, ignore_mismatched_sizes=True, output_loading_info=True, **settings
-    )
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what the base model lacks comes from the adapter, or is refused below
+    try:
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+            base, config=config, ignore_mismatched_sizes=True, output_loading_info=True, **settings
+        )
+    finally:
+        logging.set_verbosity(verbosity)
     mismatched = {key[0] for key in loaded["mismatched_keys"]}
     random = [name for name in {*loaded["missing_keys"], *mismatched} if f"base_model.model.{name}" not in saved]
     if random:
