@@ -67,7 +67,7 @@ def test_loads_what_it_saved(result: Evaluation | RunInfo | Metrics, tmp_path: P
 def test_a_run_records_the_versions_that_can_change_its_result() -> None:
     info = run_info()
     assert info.status == "running"
-    assert set(info.versions) == {"python", "rosewood", "torch", "transformers", "accelerate", "datasets"}
+    assert set(info.versions) == {"python", "rosewood", "torch", "transformers", "accelerate", "datasets", "peft"}
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
