@@ -39,7 +39,7 @@ def test_train_evaluate_average(rosewood: Rosewood, words: tuple[object, ...], t
     }
     info = json.loads((run / "run.json").read_text())
     assert info["lora"] == {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["all-linear"]}
-    assert info["training_arguments"]["learning_rate"] == 5e-4
+    assert info["training_arguments"]["learning_rate"] == 1e-3
     assert info["versions"]["peft"]
 
     adapter, merged = (

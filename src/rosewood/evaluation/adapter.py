@@ -36,7 +36,7 @@ def base_name(folder: Path) -> str:
     return str(name)
 
 
-def load_merged(folder: Path) -> PreTrainedModel:
+def load_merged(folder: Path, base: str) -> PreTrainedModel:
     """The base model with the adapter merged into it: an ordinary model. No pickled weights, no foreign code."""
     try:
         from peft import PeftModel
@@ -44,7 +44,6 @@ def load_merged(folder: Path) -> PreTrainedModel:
         raise RunError(
             f"{folder} holds an adapter, which needs the package peft: pip install 'rosewood[lora]'"
         ) from None
-    base = base_name(folder)
     settings: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
     with safe_open(folder / ADAPTER_SAFE_WEIGHTS_NAME, framework="pt") as tensors:
         saved = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118

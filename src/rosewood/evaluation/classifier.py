@@ -24,7 +24,7 @@ def load_classifier(
     """
     try:
         if (folder := adapter_folder(path_or_name)) is not None:
-            return load_merged(folder), _tokenizer_of(folder)
+            return _load_adapted(folder)
         model, loaded = AutoModelForSequenceClassification.from_pretrained(
             path_or_name, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
         )
@@ -46,10 +46,25 @@ def load_classifier(
     return model, tokenizer
 
 
-def _tokenizer_of(adapter: Path) -> PreTrainedTokenizerBase:
+def _load_adapted(adapter: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    base = base_name(adapter)
+    try:
+        return load_merged(adapter, base), _tokenizer_of(adapter, base)
+    except RunError:
+        raise
+    except Exception as error:
+        raise RunError(
+            f"cannot load a classifier from {adapter}, an adapter of {base}: "
+            f"{next(iter(str(error).splitlines()), type(error).__name__)}\n"
+            "Expected an adapter and a base model in safetensors, the base model without code of its own. If it has "
+            "moved, change base_model_name_or_path in adapter_config.json."
+        ) from error
+
+
+def _tokenizer_of(adapter: Path, base: str) -> PreTrainedTokenizerBase:
     """An adapter may bring a tokenizer; otherwise it is that of its base model."""
     own = (adapter / "tokenizer_config.json").exists()
-    name = str(adapter) if own else base_name(adapter)
+    name = str(adapter) if own else base
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     check_vocabulary(tokenizer, name)
     return tokenizer

@@ -57,7 +57,7 @@ DEFAULTS: dict[str, Any] = {
     "lr_scheduler_type": "linear",
     "train_sampling_strategy": "group_by_length",
 }
-LORA_DEFAULTS: dict[str, Any] = {"learning_rate": 5e-4}  # an adapter starts from nothing and has further to go
+LORA_DEFAULTS: dict[str, Any] = {"learning_rate": 1e-3}  # an adapter starts from nothing and has further to go
 
 
 @dataclass(frozen=True)
