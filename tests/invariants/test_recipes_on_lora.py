@@ -87,6 +87,14 @@ def test_rose_against_algorithm_1_on_the_factors(variant: str, accumulation: int
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-9)
 
 
+def test_a_sketch_of_all_directions_selects_what_the_gradients_select(tmp_path: Path) -> None:
+    exact, sketched = (
+        trained(load_recipe("rose-first", settings), tmp_path, model=moved(tiny_lora()), max_steps=4).masks
+        for settings in ({}, {"selection.risk_sketch": 32})
+    )
+    assert exact == sketched
+
+
 class _TrainableOnly:
     """The model as the oracle wants it: it differentiates every parameter that it is shown."""
 
