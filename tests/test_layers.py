@@ -11,7 +11,7 @@ import rosewood
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
-    *("flat", "importance", "processes"),
+    *("flat", "importance", "processes", "shards"),
     *("draws", "sites", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
 )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rosewood.flat import flat_like
 from rosewood.processes import average_
 from rosewood.protocol import Batch, Call, stacked_norms
+from rosewood.shards import part, parts
 from rosewood.slopes import LossScale, slopes
 
 
@@ -24,11 +25,11 @@ class SquaredGradients:
     def __init__(self, parameters: Sequence[nn.Parameter], loss_scale: LossScale | None = None) -> None:
         self._parameters = list(parameters)
         self._loss_scale = loss_scale
-        self.sums = flat_like(self._parameters)
+        self.sums = flat_like(parts(self._parameters))
 
     def add(self, gradients: Sequence[Tensor | None], factor: Tensor | None = None) -> None:
         """Add the squares of `factor` times the gradients, one a parameter; a missing gradient is zero."""
-        known = [(piece, g) for piece, g in zip(self.sums.pieces, gradients, strict=True) if g is not None]
+        known = [(piece, part(g)) for piece, g in zip(self.sums.pieces, gradients, strict=True) if g is not None]
         if not known:
             return
         pieces, found = map(list, zip(*known, strict=True))
@@ -59,11 +60,12 @@ class SquaredGradients:
         """This process's share of the gradients of the mean over all predictions of a step."""
         total: list[Tensor] = []
         count = torch.zeros((), dtype=torch.float64, device=self._parameters[0].device)
+        trainable = [p for p in model.parameters() if p.requires_grad]
         for batch in batches:
             # The bare model: a wrapper for several processes would wait for a backward that never comes.
             output = call(batch, model)
             loss = output.loss * output.prediction_count()
-            found = slopes(loss, self._parameters, self._loss_scale)
+            found = slopes(loss, self._parameters, self._loss_scale, trainable)
             total = list(torch._foreach_add(total, found)) if total else found
             count += output.prediction_count()
         average_([count])
@@ -72,5 +74,5 @@ class SquaredGradients:
 
 def _each_clipped(gradients: list[Tensor], limit: float) -> list[Tensor]:
     """What torch.nn.utils.clip_grad_norm_ does to a single tensor, for each of them."""
-    norms = torch.stack(torch._foreach_norm(gradients))
-    return list(torch._foreach_mul(gradients, list((limit / (norms + 1e-6)).clamp(max=1.0).unbind())))
+    factors = (limit / (stacked_norms(gradients) + 1e-6)).clamp(max=1.0)
+    return list(torch._foreach_mul(parts(gradients), list(factors.unbind())))

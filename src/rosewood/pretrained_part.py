@@ -11,6 +11,7 @@ from transformers.pytorch_utils import Conv1D
 from rosewood.adapters import encoder, low_rank_changes
 from rosewood.errors import RunError
 from rosewood.protocol import Run, Tether, stacked_norms
+from rosewood.shards import divided
 
 
 def pretrained_names(model: nn.Module) -> list[str]:
@@ -50,7 +51,7 @@ class PretrainedTether(Tether):
         changes = low_rank_changes(run.model)
         factors = {name for change in changes for name in change.factors}
         self.pretrained = [
-            torch.zeros_like(p) if name in factors else run.pretrained[name]
+            torch.zeros_like(p) if name in factors else divided(run.pretrained[name], p)
             for name, p in zip(names, self.parameters, strict=True)
         ]
         below = [parameters[change.base].detach() for change in changes if change.base in parameters]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.data.words import WORD
+from rosewood.shards import norms, whole
 
 if TYPE_CHECKING:
     from rosewood.attacks.search.questions import Search, Target
@@ -205,6 +206,10 @@ class Objective(Component):
         """The name of its term that measures how two views of the input differ, if it has one."""
         return None
 
+    def asks_back(self, stage: Stage) -> bool:
+        """Whether it needs gradients before a batch is over, and so more than one backward."""
+        return False
+
     def clean_passes(self, stage: Stage) -> int:
         """How many passes over the undisturbed batch it makes, differing by dropout only."""
         return 1
@@ -270,7 +275,10 @@ class Anchor(Component):
 
 
 class Masks(NamedTuple):
-    """Multipliers of named parameters: one number each, `(len(names),)`, or one tensor of its shape each."""
+    """Multipliers of named parameters: one number each, `(len(names),)`, or one tensor of its shape each.
+
+    Where parameters are divided over processes, the shape is that of the own part.
+    """
 
     names: list[str]
     values: Tensor | list[Tensor]
@@ -309,12 +317,12 @@ def stacked_norms(tensors: list[Tensor]) -> Tensor:
     """The Frobenius norm of each tensor, `(len(tensors),)`, without a Python loop over them."""
     # Half precision would round norms to ties, or overflow.
     dtype = torch.promote_types(tensors[0].dtype, torch.float32)
-    return torch.stack(torch._foreach_norm(tensors, 2, dtype))
+    return norms(tensors, dtype)
 
 
 def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
     """The absolute values of all elements, in one flat tensor of float32 or better."""
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    flat = torch.cat([whole(tensor).flatten() for tensor in tensors])
     return flat.to(torch.promote_types(flat.dtype, torch.float32)).abs_()
 
 

@@ -24,6 +24,7 @@ from rosewood.candidates import block_prefixes
 from rosewood.draws import forked
 from rosewood.errors import RunError
 from rosewood.protocol import Batch
+from rosewood.shards import break_off
 
 Change = Callable[[Tensor], Tensor]  # (batch, tokens, hidden) -> the same
 LayerChange = Callable[[int, Tensor, Tensor], Tensor]  # layer, output, attention (batch, heads, queries, keys)
@@ -110,6 +111,7 @@ class Site:
             with torch.no_grad(), forked(device), self.changed(_stop):
                 self._model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device))
         except _Arrived as arrived:
+            break_off(self._model)
             return int(arrived.args[0])
         raise RunError(f"{type(self._model).__name__} never reaches the place where its encoder's input should be")
 

@@ -75,7 +75,8 @@ def test_at_the_start_the_term_is_zero_without_dropout_and_no_gradient_reaches_t
     assert term.value.item() > 0
     term.value.backward()
     assert model.classifier.weight.grad is not None
-    assert all(p.grad is None and not p.requires_grad for p in tether._teacher.parameters())
+    assert all(average.grad is None and not average.requires_grad for average in tether._averages.values())
+    assert all(module.training for module in model.modules())
 
 
 def test_the_teacher_stays_behind() -> None:

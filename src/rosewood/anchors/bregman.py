@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
+from rosewood.shards import cut, parts, replaced, whole
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -59,30 +60,44 @@ class Bregman(Anchor):
 
 
 class BregmanTether(Tether):
-    """Owns the teacher, which starts as a copy of the model and is part of every checkpoint."""
+    """Owns the teacher's weights, which start as the model's and are part of every checkpoint.
+
+    The model lends them its body: for the teacher's pass they take the place of its own weights.
+    """
 
     def __init__(self, settings: Bregman, run: Run) -> None:
         self._settings = settings
-        self._student = list(run.trainable().values())
-        # What never moves, such as all that is below an adapter, teacher and student share.
-        frozen = {id(p): p for p in run.model.parameters() if not p.requires_grad}
-        self._teacher = deepcopy(run.model, frozen).requires_grad_(False).train(settings.teacher_mode == "train")
-        parameters = dict(self._teacher.named_parameters())
-        self._averages: dict[str, Tensor] = {name: parameters[name].data for name in run.trainable()}
+        self._model = run.model
+        self._modules = list(run.model.modules())
+        self._student = run.trainable()
+        self._averages = {name: p.detach().clone() for name, p in self._student.items()}
+
+    @contextmanager
+    def _teaching(self) -> Iterator[None]:
+        """Inside, the model is the teacher."""
+        modes = [module.training for module in self._modules]
+        self._model.train(self._settings.teacher_mode == "train")
+        try:
+            with replaced(self._model, list(self._student.values()), parts(self._averages.values())):
+                yield
+        finally:
+            for module, mode in zip(self._modules, modes, strict=True):
+                module.training = mode
 
     def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
-        with torch.no_grad():
-            target = call(batch, model=self._teacher).predictions()
+        with torch.no_grad(), self._teaching():
+            target = call(batch, model=self._model).predictions()
         return [Term("bregman", symmetric_kl(result.clean[0].predictions(), target), self._settings.weight)]
 
     def after_step(self, at: Progress) -> None:
         early = at.step < self._settings.early_share * at.total_steps
         decay = self._settings.early_decay if early else self._settings.late_decay
-        weights = [parameter.data for parameter in self._student]
-        torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
+        with torch.no_grad():
+            torch._foreach_lerp_(parts(self._averages.values()), parts(self._student.values()), 1 - decay)
 
     def state_dict(self) -> dict[str, Tensor]:
-        return dict(self._averages)
+        return {name: whole(average) for name, average in self._averages.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        torch._foreach_copy_(list(self._averages.values()), [state[name] for name in self._averages])
+        own = [cut(state[name], average) for name, average in self._averages.items()]
+        torch._foreach_copy_(parts(self._averages.values()), own)

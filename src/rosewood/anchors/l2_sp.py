@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from rosewood.adapters import change_problems, low_rank_changes
 from rosewood.pretrained_part import PretrainedTether, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run, Term, stacked_norms
+from rosewood.shards import parts, whole
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -83,10 +84,10 @@ class L2SPTether(PretrainedTether):
         self._differences = [torch.empty_like(parameter) for parameter in self.parameters]
 
     def weight_terms(self, at: Progress) -> list[Term]:
-        parts: list[Tensor] = [scaling**2 * squared_product_norm(up, down) for down, up, scaling in self._products]
+        squares: list[Tensor] = [scaling**2 * squared_product_norm(up, down) for down, up, scaling in self._products]
         if self.parameters:
-            parts.append(SquaredDistance.apply(self._differences, self.pretrained, *self.parameters))
-        value = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+            squares.append(SquaredDistance.apply(self._differences, self.pretrained, *self.parameters))
+        value = squares[0] if len(squares) == 1 else torch.stack(squares).sum()
         if self._settings.norm == "unsquared":
             value = (value + FLOOR).sqrt()
         return [Term("l2_sp", value, self._settings.weight)]
@@ -95,7 +96,7 @@ class L2SPTether(PretrainedTether):
 def squared_product_norm(up: Tensor, down: Tensor) -> Tensor:
     """|B A|^2 of B `(outputs, rank)` and A `(rank, inputs)`, by way of two matrices `(rank, rank)`."""
     dtype = torch.promote_types(up.dtype, torch.float32)
-    up, down = up.flatten(1).to(dtype), down.flatten(1).to(dtype)
+    up, down = whole(up).flatten(1).to(dtype), whole(down).flatten(1).to(dtype)
     return ((up.T @ up) * (down @ down.T)).sum()
 
 
@@ -107,13 +108,14 @@ class SquaredDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scratch: list[Tensor], origin: list[Tensor], *parameters: Tensor) -> Tensor:
-        torch._foreach_copy_(scratch, parameters)
-        torch._foreach_sub_(scratch, origin)
+        own = parts(scratch)
+        torch._foreach_copy_(own, parts(parameters))
+        torch._foreach_sub_(own, parts(origin))
         ctx.scratch = scratch
         return stacked_norms(scratch).square().sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        torch._foreach_mul_(ctx.scratch, 2 * gradient)
+        torch._foreach_mul_(parts(ctx.scratch), 2 * gradient)
         return (None, None, *ctx.scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rosewood.adapters import low_rank_changes, start_problems
 from rosewood.model_dropout import DropoutSetting
 from rosewood.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
+from rosewood.shards import cut, part, parts, replaced
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -120,23 +122,25 @@ class MixoutTether(PretrainedTether):
         levels = round(settings.probability * LEVELS)
         self._threshold = LOWEST + levels
         self._scale = LEVELS / (LEVELS - levels)
-        self._mixed = [torch.empty_like(parameter) for parameter in self.parameters]
-        self._drawn = self._multipliers(settings, run.model)
-        shapes = zip(self._drawn, self.parameters, strict=True)
-        self._factors = {name: k.expand_as(p) for name, (k, p) in zip(self.names, shapes, strict=True)}
-        sizes = [k.numel() for k in self._drawn]
+        self._mixed = [torch.empty_like(part(parameter)) for parameter in self.parameters]
+        shapes = self._shapes(settings, run.model)
+        sizes = [math.prod(shape) for shape in shapes]
         self._random = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=self.parameters[0].device)
-        pieces = self._random.view(torch.int16)[: sum(sizes)].split(sizes)
-        self._bits = [piece.view_as(k) for piece, k in zip(pieces, self._drawn, strict=True)]
+        bits = self._random.view(torch.int16)[: sum(sizes)].split(sizes)
+        # All processes draw for whole parameters, and each uses what is for its part of them.
+        self._bits = [cut(b.view(s), p) for b, s, p in zip(bits, shapes, self.parameters, strict=True)]
+        self._drawn = [m.new_empty(b.shape) for m, b in zip(self._mixed, self._bits, strict=True)]
+        expanded = [k.expand_as(m) for k, m in zip(self._drawn, self._mixed, strict=True)]
+        self._factors = dict(zip(self.names, expanded, strict=True))
 
-    def _multipliers(self, settings: Mixout, model: nn.Module) -> list[Tensor]:
-        """Room for k: of a parameter's shape, or of its input axis where a mask counts for all outputs."""
+    def _shapes(self, settings: Mixout, model: nn.Module) -> list[list[int]]:
+        """The shape of each k: that of a parameter, or of its input axis where a mask counts for all outputs."""
         inputs = settings.input_axes(model)
         shapes = [list(parameter.shape) for parameter in self.parameters]
         for name, shape in zip(self.names, shapes, strict=True):
             if name in inputs:
                 shape[1 - inputs[name]] = 1
-        return [weight.new_empty(shape) for weight, shape in zip(self._mixed, shapes, strict=True)]
+        return shapes
 
     def _draw(self, at: Progress) -> None:
         """k for this micro-batch: equal on all processes and after a resume.
@@ -157,21 +161,14 @@ class MixoutTether(PretrainedTether):
     @contextmanager
     def around(self, at: Progress) -> Iterator[None]:
         self._draw(at)
-        weights = [parameter.data for parameter in self.parameters]
-        torch._foreach_copy_(self._mixed, self.pretrained)
-        # Interpolation is exact at both ends: k = 0 gives W0 and k = 1 gives W, bit for bit.
-        torch._foreach_lerp_(self._mixed, weights, list(self._factors.values()))
-        self._put(self._mixed)
-        try:
+        with torch.no_grad():
+            torch._foreach_copy_(self._mixed, parts(self.pretrained))
+            # Interpolation is exact at both ends: k = 0 gives W0 and k = 1 gives W, bit for bit.
+            torch._foreach_lerp_(self._mixed, parts(self.parameters), list(self._factors.values()))
+        with replaced(self._run.model, self.parameters, self._mixed):
             yield
-        finally:
-            self._put(weights)
-
-    def _put(self, tensors: list[Tensor]) -> None:
-        for parameter, tensor in zip(self.parameters, tensors, strict=True):
-            parameter.data = tensor
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> None:
         mixed = [name for name in self.names if name in gradients]
         if mixed:
-            torch._foreach_mul_([gradients[name] for name in mixed], [self._factors[name] for name in mixed])
+            torch._foreach_mul_([part(gradients[name]) for name in mixed], [self._factors[name] for name in mixed])

@@ -43,6 +43,9 @@ class AdversarialPath(Objective):
             if not last:
                 delta = perturb.climb(delta.detach(), answer.leaves[0], batch)
 
+    def asks_back(self, stage: Stage) -> bool:
+        return True
+
     def cost(self, stage: Stage) -> Cost:
         points = stage.perturbation.steps + 1 if isinstance(stage.perturbation, EmbeddingAscent) else 1
         return Cost(forward=points, backward=points)

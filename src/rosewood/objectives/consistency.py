@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rosewood.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
 from rosewood.draws import Replay
 from rosewood.perturbations.dropout import SecondPass
-from rosewood.perturbations.weight_ascent import WeightAscender
+from rosewood.perturbations.weight_ascent import WeightAscender, WeightAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Output, Pass, Passes, Perturber, Progress, Term
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ class Consistency(Objective):
 
     def divergence_term(self, stage: Stage) -> str | None:
         return _term_name(stage.perturbation.name) if stage.perturbation and self.divergence_weight else None
+
+    def asks_back(self, stage: Stage) -> bool:
+        return isinstance(stage.perturbation, WeightAscent)
 
     def clean_passes(self, stage: Stage) -> int:
         return 2 if stage.perturbation is not None and stage.perturbation.name == "dropout" else 1

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run, stacked_norms
+from rosewood.shards import parts, replaced
 from rosewood.sites import word_embedding
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class WeightAscender(Perturber):
 
     def __init__(self, settings: WeightAscent, run: Run) -> None:
         self.settings = settings
+        self._model = run.model
         words = _word_weights(run.model)
         self._weights = {name: p for name, p in run.trainable().items() if id(p) not in words}
 
@@ -63,13 +65,10 @@ class WeightAscender(Perturber):
         length = torch.linalg.vector_norm(stacked_norms(slopes))
         length.clamp_(min=torch.finfo(length.dtype).tiny)  # not a sum, which would depend on that factor
         with torch.no_grad():
-            before = [weight.clone() for weight in weights]  # w + e - e would be rounded
-            torch._foreach_add_(weights, list(torch._foreach_mul(slopes, self.settings.rho / length)))
-        try:
+            higher = list(torch._foreach_mul(parts(slopes), self.settings.rho / length))
+            torch._foreach_add_(higher, parts(weights))
+        with replaced(self._model, weights, higher):
             yield
-        finally:
-            with torch.no_grad():
-                torch._foreach_copy_(weights, before)
 
 
 def _word_weights(model: nn.Module) -> set[int]:

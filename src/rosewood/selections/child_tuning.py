@@ -17,6 +17,7 @@ from rosewood.errors import RecipeError
 from rosewood.flat import flat_like
 from rosewood.importance import SquaredGradients
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
+from rosewood.shards import all_elements, cut, keep_own, parts
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -85,13 +86,15 @@ class FisherChild(Selector):
         self._share = settings.keep_share
         self._candidates = settings.candidates(run.model)
         # Not bool: multiplying a float by one is several times as slow.
-        self._mask = flat_like(list(self._candidates.values()))
+        self._mask = flat_like(parts(self._candidates.values()))
         self._kept = torch.zeros(())
 
     def prepare(self, call: Call, steps: Iterable[Sequence[Batch]]) -> None:
-        fisher = SquaredGradients(list(self._candidates.values()), self._run.loss_scale)
+        candidates = list(self._candidates.values())
+        fisher = SquaredGradients(candidates, self._run.loss_scale)
         fisher.add_pass(call, self._run.model, steps, clip_each_norm=1.0)
-        threshold = _upper_threshold(fisher.sums.whole, self._share)
+        information = all_elements(fisher.sums, candidates)
+        threshold = _upper_threshold(information, self._share)
         if threshold == 0 and self._share < 1:
             warnings.warn(
                 f"selection child_tuning: less than {self._share:.0%} of the candidates had a gradient other than 0 in "
@@ -99,11 +102,11 @@ class FisherChild(Selector):
                 "(selection.parameters), or a smaller selection.keep_share",
                 stacklevel=2,
             )
-        self._mask.whole.copy_(fisher.sums.whole >= threshold)
-        self._count()
+        self._keep(information >= threshold)
 
-    def _count(self) -> None:
-        self._kept = self._mask.whole.count_nonzero() / self._mask.whole.numel()
+    def _keep(self, mask: Tensor) -> None:
+        keep_own(self._mask, mask, list(self._candidates.values()))
+        self._kept = mask.count_nonzero() / mask.numel()
 
     def masks(self, readings: Readings) -> Masks:
         return present_masks(list(self._candidates), self._mask.pieces, readings.gradients["total"])
@@ -112,11 +115,10 @@ class FisherChild(Selector):
         return {"kept_share": self._kept}
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"mask": self._mask.whole.bool()}
+        return {"mask": all_elements(self._mask, list(self._candidates.values())).bool()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._mask.whole.copy_(state["mask"])
-        self._count()
+        self._keep(state["mask"])
 
 
 def _upper_threshold(values: Tensor, share: float) -> Tensor:
@@ -138,12 +140,16 @@ class RandomChild(Selector):
         self._run = run
         candidates = settings.candidates(run.model)
         self._names = list(candidates)
+        parameters = list(candidates.values())
         self._levels = max(round(settings.keep_share * LEVELS), 1)
-        self._mask = flat_like(list(candidates.values()))
-        size = self._mask.whole.numel()
+        self._mask = flat_like(parts(parameters))
+        sizes = [parameter.numel() for parameter in parameters]
         # One 64-bit number decides over four weights: a number each, or bernoulli_, takes several times as long.
-        self._bits = torch.empty(-(-size // 4), dtype=torch.int64, device=self._mask.whole.device)
-        self._draws = self._bits.view(torch.int16)[:size]
+        self._bits = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=self._mask.whole.device)
+        self._draws = self._bits.view(torch.int16)[: sum(sizes)]
+        drawn = zip(self._draws.split(sizes), parameters, strict=True)
+        # All processes draw for whole parameters, and each uses what is for its part of them.
+        self._own_draws = [cut(piece.view(p.shape), p) for piece, p in drawn]
         self._kept = torch.ones(())
 
     def masks(self, readings: Readings) -> Masks | None:
@@ -152,8 +158,8 @@ class RandomChild(Selector):
         # Without its lower bound random_ never sets the sign bit.
         lowest = torch.iinfo(torch.int64).min
         self._bits.random_(lowest, None, generator=self._run.generator("child_tuning", readings.at.step))
-        self._mask.whole.copy_(self._draws.lt_(self._levels - LEVELS // 2))
-        self._kept = self._mask.whole.mean()
+        self._kept = self._draws.lt_(self._levels - LEVELS // 2).count_nonzero() / len(self._draws)
+        torch._foreach_copy_(self._mask.pieces, self._own_draws)
         self._mask.whole.mul_(LEVELS / self._levels)
         return present_masks(self._names, self._mask.pieces, readings.gradients["total"])
 

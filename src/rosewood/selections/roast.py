@@ -16,6 +16,7 @@ from rosewood.errors import RecipeError
 from rosewood.flat import flat_like
 from rosewood.importance import SquaredGradients
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
+from rosewood.shards import all_elements, keep_own, parts, room
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -118,9 +119,9 @@ class RoastSelector(Selector):
         self._run = run
         self._names = candidate_names(run.model, settings.parameters, biases=True)
         trainable = run.trainable()
-        candidates = [trainable[name] for name in self._names]
-        self._importance = SquaredGradients(candidates, run.loss_scale)
-        self._mask = flat_like(candidates)
+        self._candidates = [trainable[name] for name in self._names]
+        self._importance = SquaredGradients(self._candidates, run.loss_scale)
+        self._mask = flat_like(parts(self._candidates))
         self._epoch = -1
         self._shares = torch.zeros(2, dtype=torch.float64)
 
@@ -140,7 +141,7 @@ class RoastSelector(Selector):
         return present_masks(self._names, self._mask.pieces, total)
 
     def _draw(self) -> None:
-        mask, generator = self._mask.whole, self._run.generator("roast", self._epoch)
+        mask, generator = room(self._mask, self._candidates), self._run.generator("roast", self._epoch)
         order = self._ranking(generator)
         n = len(order)
         kept = probable = torch.zeros((), dtype=torch.float64, device=mask.device)
@@ -157,9 +158,10 @@ class RoastSelector(Selector):
         if n == 1:  # it has no rank
             mask.fill_(1.0)
             self._shares.fill_(1.0)
+        keep_own(self._mask, mask, self._candidates)
 
     def _ranking(self, generator: torch.Generator) -> Tensor:
-        values = self._importance.sums.whole
+        values = all_elements(self._importance.sums, self._candidates)
         if self.settings.importance == "random":
             return torch.randperm(len(values), generator=generator, device=values.device)
         return ascending(values)
@@ -169,14 +171,14 @@ class RoastSelector(Selector):
 
     def state_dict(self) -> dict[str, Tensor]:
         return {
-            "importance": self._importance.sums.whole,
-            "mask": self._mask.whole,
+            "importance": all_elements(self._importance.sums, self._candidates),
+            "mask": all_elements(self._mask, self._candidates),
             "epoch": torch.tensor(self._epoch),
             "shares": self._shares,
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._importance.sums.whole.copy_(state["importance"])
-        self._mask.whole.copy_(state["mask"])
+        keep_own(self._importance.sums, state["importance"], self._candidates)
+        keep_own(self._mask, state["mask"], self._candidates)
         self._epoch = int(state["epoch"])
         self._shares = state["shares"]

@@ -33,6 +33,7 @@ from rosewood.protocol import (
     flat_magnitudes,
     stacked_norms,
 )
+from rosewood.shards import cut
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -346,7 +347,7 @@ class RoseSelector(Selector):
         if self.settings.level == "tensor":
             return Masks(list(update), mask)
         pieces = zip(mask.split(sizes), update.values(), strict=True)
-        return Masks(list(update), [piece.view_as(gradient) for piece, gradient in pieces])
+        return Masks(list(update), [cut(piece.view(gradient.shape), gradient) for piece, gradient in pieces])
 
     def _mask(self, risk: Tensor, known: list[bool], sizes: list[int], bounds: tuple[float, float]) -> Tensor:
         """The mask of all candidates from the risks of the known ones; the others are free to move."""

@@ -26,6 +26,7 @@ from rosewood.protocol import (
     Tether,
 )
 from rosewood.recipe import Recipe, Stage
+from rosewood.shards import divide, parts
 from rosewood.training.gradients import TOTAL, Gradients
 from rosewood.training.masked_adamw import MaskedAdamW
 
@@ -99,6 +100,7 @@ class Engine:
         if self._current is not None and self._current.number == index:
             return False
         self.finish()
+        divide(self._model)
         run = self._start(index)
         run.selector.enter()
         self._current = run
@@ -124,6 +126,11 @@ class Engine:
             self._current.selector.leave()
             for tether in self._current.tethers:
                 tether.leave()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a stage has begun."""
+        return self._current is not None
 
     @property
     def _run(self) -> StageRun:
@@ -268,4 +275,4 @@ def _multiply(gradients: Mapping[str, Tensor], masks: Masks) -> None:
     values = list(masks.values.unbind()) if isinstance(masks.values, Tensor) else masks.values
     present = [(gradients[name], value) for name, value in zip(masks.names, values, strict=True) if name in gradients]
     if present:
-        torch._foreach_mul_([gradient for gradient, _ in present], [value for _, value in present])
+        torch._foreach_mul_(parts(gradient for gradient, _ in present), [value for _, value in present])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.errors import RunError
+from rosewood.protocol import stacked_norms
 
 
 class SkippedSteps:
@@ -54,7 +55,7 @@ def all_finite(values: list[Tensor]) -> bool:
 def first_not_finite(model: nn.Module) -> str | None:
     """The first parameter, in the model's order, whose gradient has a NaN or an infinity."""
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    finite = torch.stack([gradient.isfinite().all() for gradient in gradients.values()]).tolist() if gradients else []
+    finite = stacked_norms(list(gradients.values())).isfinite().tolist() if gradients else []
     return next((name for name, good in zip(gradients, finite, strict=True) if not good), None)
 
 

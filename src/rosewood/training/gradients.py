@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rosewood.processes import average_, completed
 from rosewood.protocol import Term, stacked_norms
+from rosewood.shards import gradients
 
 TOTAL = "total"
 
@@ -74,11 +75,11 @@ class Gradients:
         wanted = {name: term.stand_ins.get(name, self._parameters[name]) for name in chosen}
         extra = leaves if term.weight != 0 else ()
         loss = term.value / micro_batches
-        found = torch.autograd.grad(
+        found = gradients(
             self._scale(loss) if term.scaled else loss,
             [*wanted.values(), *extra],
-            retain_graph=retain_graph,
-            allow_unused=True,
+            [*self._parameters.values(), *leaves],
+            retain_graph,
         )
         for leaf, gradient in zip(extra, found[len(wanted) :], strict=True):
             if gradient is not None:
@@ -92,9 +93,8 @@ class Gradients:
     def of(self, terms: Sequence[Term], retain_graph: bool) -> dict[str, Tensor]:
         """The weights' gradients of read-only terms, kept out of everything that accumulates."""
         value = torch.stack([term.value for term in terms]).sum()
-        found = torch.autograd.grad(
-            self._scale(value), list(self._parameters.values()), retain_graph=retain_graph, allow_unused=True
-        )
+        parameters = list(self._parameters.values())
+        found = gradients(self._scale(value), parameters, parameters, retain_graph)
         return self._mean({name: g for name, g in zip(self._parameters, found, strict=True) if g is not None})
 
     def _mean(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from rosewood.shards import parts
+
 
 class _Slice(NamedTuple):
-    """The tensors of some parameters, as parallel lists."""
+    """The tensors of some parameters, or this process's parts of them, as parallel lists."""
 
     parameters: list[Tensor]
     gradients: list[Tensor]
@@ -24,9 +26,9 @@ class _Slice(NamedTuple):
 class MaskedAdamW(torch.optim.AdamW):
     """torch.optim.AdamW with a multiplier M >= 0 for each parameter (ROSE, Algorithm 1, lines 8-13).
 
-    `multipliers` maps parameters to a number or to a tensor of their shape; what is missing counts as 1, and with
-    nothing but ones the step is torch.optim.AdamW's, bit for bit. With M the gradient becomes M g + (1 - M) m, and
-    update and decay are multiplied by M. M = 0 leaves weight and momentum exactly as they are.
+    `multipliers` maps parameters to a number or to a tensor of their (own part's) shape; what is missing counts as 1,
+    and with nothing but ones the step is torch.optim.AdamW's, bit for bit. With M the gradient becomes M g + (1 - M) m,
+    and update and decay are multiplied by M. M = 0 leaves weight and momentum exactly as they are.
 
     A number costs no memory and no extra kernel: M = 0 only ages the second moment; any other number scales the
     learning rate, which is the same thing. Parameters with equal numbers share one fused call.
@@ -60,8 +62,8 @@ class MaskedAdamW(torch.optim.AdamW):
                 loss = closure()
         for group in self.param_groups:
             for multiplier, part in self._by_multiplier(group):
-                if isinstance(multiplier, Tensor):
-                    self._masked_step(group, part)
+                if isinstance(multiplier, list):
+                    self._masked_step(group, part, multiplier)
                 elif multiplier == 0:
                     self._frozen_step(group, part)
                 else:
@@ -70,24 +72,21 @@ class MaskedAdamW(torch.optim.AdamW):
                     self._plain_step(group, part, group["lr"] * multiplier)
         return loss
 
-    def _by_multiplier(self, group: dict[str, Any]) -> list[tuple[float | Tensor, _Slice]]:
+    def _by_multiplier(self, group: dict[str, Any]) -> list[tuple[float | list[Tensor], _Slice]]:
         """The group's parameters in slices of equal multiplier; all elementwise masks make one slice."""
         every = _Slice([], [], [], [], [])
         self._init_group(group, every.parameters, every.gradients, every.averages, every.squares, [], every.steps)
         found: dict[float | None, list[tuple[Tensor, ...]]] = defaultdict(list)
-        elementwise: Tensor | None = None
+        masks: list[Tensor] = []
         for row in zip(*every, strict=True):
             multiplier = self.multipliers.get(row[0], 1.0)
             if isinstance(multiplier, Tensor):
-                elementwise, key = multiplier, None
-            else:
-                key = float(multiplier)
-            found[key].append(row)
-        slices = []
-        for key, rows in found.items():
-            part = _Slice(*(list(column) for column in zip(*rows, strict=True)))
-            slices.append((elementwise if key is None else key, part))
-        return slices  # type: ignore[return-value]
+                masks.append(multiplier.to(row[0].dtype))
+            found[None if isinstance(multiplier, Tensor) else float(multiplier)].append(row)
+        return [
+            (masks if key is None else key, _Slice(*(parts(column) for column in zip(*rows, strict=True))))
+            for key, rows in found.items()
+        ]
 
     def _frozen_step(self, group: dict[str, Any], part: _Slice) -> None:
         beta2 = group["betas"][1]
@@ -95,8 +94,7 @@ class MaskedAdamW(torch.optim.AdamW):
         torch._foreach_mul_(part.squares, beta2)
         torch._foreach_addcmul_(part.squares, part.averages, part.averages, value=1 - beta2)
 
-    def _masked_step(self, group: dict[str, Any], part: _Slice) -> None:
-        masks = [torch.as_tensor(self.multipliers[p]).to(p.dtype) for p in part.parameters]
+    def _masked_step(self, group: dict[str, Any], part: _Slice, masks: list[Tensor]) -> None:
         before = [parameter.clone() for parameter in part.parameters]
         for gradient, average, mask in zip(part.gradients, part.averages, masks, strict=True):
             gradient.lerp_(average, 1 - mask)

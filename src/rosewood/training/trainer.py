@@ -13,6 +13,7 @@ from accelerate.utils import broadcast_object_list
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import Trainer, TrainerState, get_scheduler
@@ -26,6 +27,8 @@ from rosewood.predictions import Predictions
 from rosewood.processes import average_, together
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.selections.everything import Everything
+from rosewood.shards import are_divided, whole
 from rosewood.training.checkpoint import (
     CHECKSUMS,
     NoGoodCheckpointError,
@@ -95,6 +98,7 @@ class RobustTrainer(Trainer):
                 "this is one of several processes, but TrainingArguments sees only one, so each would train on all of "
                 "the data: without an accelerator, pass use_cpu=True"
             )
+        self._check_sharding()
         perturbs = any(stage.perturbation is not None for stage in self.recipe.all_stages())
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         reentrant = self.args.gradient_checkpointing and checkpointing.get("use_reentrant")
@@ -114,6 +118,25 @@ class RobustTrainer(Trainer):
             raise RecipeError(
                 f"recipe {self.recipe.name} masks AdamW's update, which optim={OptimizerNames(self.args.optim).value} "
                 "has not: use optim=adamw_torch_fused or adamw_torch"
+            )
+
+    def _check_sharding(self) -> None:
+        if self.is_fsdp_enabled and not (self.accelerator.is_fsdp2 and hasattr(FSDPModule, "reset_iter_state")):
+            raise RunError(
+                "of FSDP, rosewood knows version 2 of torch 2.13 or newer: set fsdp_config={'version': 2, ...}, and "
+                f"update torch if it is older (this is {torch.__version__})"
+            )
+        if not self.is_deepspeed_enabled:
+            return
+        stages = self.recipe.all_stages()
+        needy = [f"objective {stage.objective.name}" for stage in stages if stage.objective.asks_back(stage)]
+        needy += [f"selection {s.selection.name}" for s in stages if not isinstance(s.selection, Everything)]
+        needy += [f"anchor {anchor.name}" for stage in stages for anchor in stage.anchors]
+        if needy:
+            raise RecipeError(
+                f"recipe {self.recipe.name}: {' and '.join(dict.fromkeys(needy))} must read or change single gradients "
+                "or weights, which DeepSpeed keeps to itself: leave DeepSpeed out, and use FSDP2 (fsdp=True) if the "
+                "model is too large for one device"
             )
 
     def _needs_masked_adamw(self) -> bool:
@@ -175,13 +198,13 @@ class RobustTrainer(Trainer):
             total_steps,
             self.args.seed,
             self._pretrained,
-            self.accelerator.backward,
+            self._backward,
             None if self.accelerator.scaler is None else self.accelerator.scaler.scale,
         )
         self._micro_batch = 0
         self._predictions = Predictions(self.model)
         bare = getattr(self.optimizer, "optimizer", self.optimizer)  # inside accelerate's wrapper
-        if bare is not None:
+        if hasattr(bare, "register_step_pre_hook"):  # DeepSpeed's has none
             # Inside the optimiser's own step, so that a step the loss scaler skips selects nothing; a fused kernel
             # would otherwise be called for such a step too.
             bare._step_supports_amp_scaling = False
@@ -226,11 +249,19 @@ class RobustTrainer(Trainer):
         accumulated = self.current_gradient_accumulation_steps
         return Moment(self.state.global_step, epoch, self._micro_batch, accumulated, examples, parts)
 
+    def _backward(self, loss: Tensor) -> None:
+        # DeepSpeed would divide by the number of accumulated batches once more.
+        options = {"scale_wrt_gas": False} if self.is_deepspeed_enabled else {}
+        self.accelerator.backward(loss, **options)
+
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
         assert self._engine is not None, "training_step runs inside train()"
         model.train()
+        if isinstance(model, FSDPModule):
+            # A gradient that waits for the last micro-batch can neither be read nor kept apart.
+            model.set_requires_gradient_sync(True)
         inputs = self._prepare_inputs(inputs)
         call = self._call(model, num_items_in_batch)
         if self._engine.enter(self.state.global_step, call, self._training_steps):
@@ -277,9 +308,9 @@ class RobustTrainer(Trainer):
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm)
-        self._grad_norm = torch.as_tensor(norm)
+        self._grad_norm = whole(torch.as_tensor(norm))
         self._skip_unless_finite()
-        return norm
+        return self._grad_norm if isinstance(norm, Tensor) else norm
 
     def _skip_unless_finite(self) -> None:
         """Leave the optimiser no gradient to step with if the loss or a gradient is not finite."""
@@ -311,6 +342,8 @@ class RobustTrainer(Trainer):
         if self._skipping:
             return
         assert self._engine is not None
+        if not self._engine.under_way:  # FSDP2's checkpoints are loaded by way of a step that changes nothing
+            return
         scaler = self.accelerator.scaler
         scale = 1.0 if scaler is None else scaler.get_scale()
         seen = self._engine.before_optimizer_step(optimizer, self._moment(), self._clip_factor(), scale)
@@ -318,6 +351,8 @@ class RobustTrainer(Trainer):
 
     def _after(self, *_: Any) -> None:
         assert self._engine is not None
+        if not self._engine.under_way:
+            return
         # What accelerate sets when its loss scaler skips a step: the learning rate then waits, as this time it should.
         self.optimizer._is_overflow = self._skipping
         if self._skipping:
@@ -415,7 +450,9 @@ class RobustTrainer(Trainer):
         if last:
             return sum(file.stat().st_size for file in last[0].rglob("*"))
         kept = [value for state in self.optimizer.state.values() for value in state.values()]
-        own = [] if self._engine is None else list(self._engine.state_dict().values())
+        own: list[Tensor] = []
+        if self._engine is not None and not are_divided(self.model.parameters()):  # gathering waits for the others
+            own = list(self._engine.state_dict().values())
         tensors = [*self.model.state_dict().values(), *kept, *own]
         return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
 
@@ -442,7 +479,8 @@ class RobustTrainer(Trainer):
             super()._load_optimizer_and_scheduler(checkpoint)
             if checkpoint is not None and self._engine is not None:
                 file = Path(checkpoint) / STATE_FILE
-                self._engine.load_state_dict(load_file(file, device=str(self.args.device)) if file.exists() else {})
+                state = load_file(file) if file.exists() else {}  # safetensors has no device cpu:0
+                self._engine.load_state_dict({key: value.to(self.args.device) for key, value in state.items()})
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         with reading(checkpoint):

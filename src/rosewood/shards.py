@@ -1,0 +1,162 @@
+"""Tensors of which every process holds a part only, as FSDP2 divides them.
+
+Where nothing is divided, every function gives back what it was given. What is counted over all elements of a divided
+tensor has to come through here: plain arithmetic on a part is silently that of the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from rosewood.flat import Flat
+
+
+def are_divided(tensors: Iterable[Tensor]) -> bool:
+    """Whether some of them are."""
+    return any(isinstance(tensor, DTensor) for tensor in tensors)
+
+
+@torch.no_grad()
+def part(tensor: Tensor) -> Tensor:
+    """This process's part; what is written into it is written into the tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def parts(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return [part(tensor) for tensor in tensors]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of it, on every process; gradients find their way back."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def cut(full: Tensor, like: Tensor) -> Tensor:
+    """This process's part of a tensor that all have, as `like` is divided; a view. Axes to be expanded stay."""
+    if not isinstance(like, DTensor):
+        return full
+    sizes, offsets = compute_local_shape_and_global_offset(like.shape, like.device_mesh, like.placements)
+    for axis, (size, offset) in enumerate(zip(sizes, offsets, strict=True)):
+        if full.shape[axis] == like.shape[axis]:
+            full = full.narrow(axis, min(offset, full.shape[axis]), size)
+    return full
+
+
+def divided(full: Tensor, like: Tensor) -> Tensor:
+    """The first process's tensor, divided as `like`; the others may have loaded nothing but its shape."""
+    if not isinstance(like, DTensor):
+        return full
+    if full.is_meta:
+        full = torch.empty_like(full, device=like.device)
+    return distribute_tensor(full.to(like.device, like.dtype), like.device_mesh, like.placements)
+
+
+def sums(numbers: Tensor, of: Sequence[Tensor]) -> Tensor:
+    """Numbers about the own part of each tensor, `(len(of),)`, added up over all parts."""
+    are_parts = [isinstance(tensor, DTensor) for tensor in of]
+    first = next((tensor for tensor in of if isinstance(tensor, DTensor)), None)
+    if first is None:
+        return numbers
+    spread = [Partial() if placement.is_shard() else Replicate() for placement in first.placements]
+    total = DTensor.from_local(numbers, first.device_mesh, spread).full_tensor()
+    return torch.where(torch.tensor(are_parts, device=total.device), total, numbers)
+
+
+def norms(tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> Tensor:
+    """The Frobenius norm of each tensor, `(len(tensors),)`, without a Python loop over them."""
+    found = torch.stack(torch._foreach_norm(parts(tensors), 2, dtype))
+    return sums(found.square(), tensors).sqrt() if are_divided(tensors) else found
+
+
+def all_elements(flat: Flat, like: Sequence[Tensor]) -> Tensor:
+    """One flat tensor of what all processes have in `flat`, whose pieces belong to the parts of `like`, in order."""
+    if not are_divided(like):
+        return flat.whole
+    return torch.cat([_joined(piece, tensor).flatten() for piece, tensor in zip(flat.pieces, like, strict=True)])
+
+
+def room(flat: Flat, like: Sequence[Tensor]) -> Tensor:
+    """A flat tensor to be filled with all elements, for `keep_own`."""
+    return flat.whole.new_empty(sum(tensor.numel() for tensor in like)) if are_divided(like) else flat.whole
+
+
+def keep_own(flat: Flat, elements: Tensor, like: Sequence[Tensor]) -> None:
+    """Fill `flat` with the own part of what `all_elements` is to give."""
+    if elements is flat.whole:
+        return
+    whole_pieces = elements.split([tensor.numel() for tensor in like])
+    for piece, full, tensor in zip(flat.pieces, whole_pieces, like, strict=True):
+        piece.copy_(cut(full.view(tensor.shape), tensor))
+
+
+def _joined(piece: Tensor, like: Tensor) -> Tensor:
+    if not isinstance(like, DTensor):
+        return piece
+    shape, stride = like.shape, like.stride()
+    return DTensor.from_local(piece, like.device_mesh, like.placements, shape=shape, stride=stride).full_tensor()
+
+
+@contextmanager
+def replaced(model: nn.Module, parameters: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]:
+    """Inside, parameters have other values, given by their parts; afterwards the same bits as before."""
+    before = [part(p).clone() if isinstance(p, DTensor) else p.data for p in parameters]
+    _put(model, parameters, values)
+    try:
+        yield
+    finally:
+        _put(model, parameters, before)
+
+
+@torch.no_grad()
+def _put(model: nn.Module, parameters: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for parameter, value in zip(parameters, values, strict=True):
+        if isinstance(parameter, DTensor):
+            part(parameter).copy_(value)  # FSDP2 gathers from this very memory
+        else:
+            parameter.data = value
+    divide(model)
+
+
+def divide(model: nn.Module) -> None:
+    """Let go of gathered parameters: they may be outdated, and named_parameters should give the divided ones."""
+    if not isinstance(model, FSDPModule):
+        return
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()  # FSDP2 gathers on streams of its own
+
+
+def break_off(model: nn.Module) -> None:
+    """Tell FSDP2 that a forward ended in the middle."""
+    if isinstance(model, FSDPModule):
+        model.reset_iter_state()
+
+
+def gradients(
+    loss: Tensor, of: Sequence[Tensor], leaves: Iterable[Tensor], retain_graph: bool = False
+) -> list[Tensor | None]:
+    """torch.autograd.grad, which never touches `.grad`; `leaves` are further tensors that a backward would reach.
+
+    While FSDP2 computes, gathered copies stand in for the parameters, so torch.autograd.grad finds no way to those and
+    says nothing. There an ordinary backward runs, which reduces over all processes, with every `.grad` put aside.
+    """
+    leaves = list({id(tensor): tensor for tensor in (*leaves, *of)}.values())
+    if not are_divided(leaves):
+        return list(torch.autograd.grad(loss, list(of), retain_graph=retain_graph, allow_unused=True))
+    before = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    loss.backward(retain_graph=retain_graph)
+    found = [tensor.grad for tensor in of]
+    for leaf, gradient in zip(leaves, before, strict=True):
+        leaf.grad = gradient
+    return found

@@ -1,0 +1,90 @@
+"""Every recipe gives the same weights where two processes share the parameters (FSDP2) as on one process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from keyed_draws import keyed_draws
+from keyed_dropout import keyed_dropout
+from rosewood.recipe import load_recipe, recipe_names
+from rosewood.shards import whole
+from sharded import SHARDED, allow_fsdp_on_cpu
+from tiny import Recording, TinyData, tiny_bert, trained
+from two_processes import in_two_processes
+
+STEPS = 5
+# Beyond the recipes as they are: what else can go wrong with parts of tensors, with reading and with accumulating.
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "single weights": ("rose-ensemble", {"selection.level": "element"}),
+    "masks for all outputs": ("mixout", {"anchors.0.level": "input_neuron"}),
+    "pre-trained distance of everything": ("ptwd", {"anchors.0.parameters": "all"}),
+    "path and read": ("freelb", {"selection": {"name": "rose", "order": "second"}}),
+    "ascent and read": ("advweight", {"selection": "rose"}),
+    "mixed and read": ("mixout", {"selection": "rose", "objective": "consistency", "perturbation": "dropout"}),
+    "teacher in training": ("smart", {"anchors.0.teacher_mode": "train", "selection": "rose"}),
+}
+ACCUMULATED = ["vanilla", "r-drop+rose-ensemble", "roast", "wconsol"]
+CASES = [*recipe_names(), *MORE, *(f"{name} in two parts" for name in ACCUMULATED)]
+
+
+def run(case: str, folder: Path, batch: int, **settings: Any) -> Recording:
+    name, overrides = MORE.get(case, (case.removesuffix(" in two parts"), {}))
+    halves = 2 if case.endswith(" in two parts") else 1
+    # Three classes and one token type: neither can be halved, and the second process has nothing of the latter.
+    model = tiny_bert(num_labels=3, type_vocab_size=1)
+    settings |= {"per_device_train_batch_size": batch // halves, "gradient_accumulation_steps": halves}
+    with keyed_dropout(model), keyed_draws():
+        data = TinyData(size=24, classes=3)
+        recipe = load_recipe(name, overrides)
+        return trained(recipe, folder, model=model, data=data, max_steps=STEPS, logging_steps=1, **settings)
+
+
+def facts(run: Recording) -> dict[str, Any]:
+    masks = [{name: value for name, value in step.items() if isinstance(value, float)} for step in run.masks]
+    losses = [{k: v for k, v in entry.items() if "loss" in k or k == "kept_share"} for entry in run.state.log_history]
+    parameters = dict(run.model.named_parameters())
+    return {
+        "weights": {name: whole(p).detach().clone() for name, p in parameters.items()},
+        "sharded": all(isinstance(p, DTensor) for p in parameters.values()),
+        "masks": masks,
+        "losses": losses,
+    }
+
+
+def all_cases(rank: int, folder: Path) -> dict[str, Any]:
+    allow_fsdp_on_cpu()
+    return {case: facts(run(case, folder / f"out{rank}", batch=4, **SHARDED)) for case in CASES}
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("together")
+    return in_two_processes(all_cases, folder, folder)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_with_half_of_the_model_each_are_one(
+    case: str, ranks: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    alone, together = facts(run(case, tmp_path, batch=8)), ranks[0][case]
+    assert together["sharded"] and not alone["sharded"]
+    assert_close(together["weights"], alone["weights"])
+    assert together["masks"] == alone["masks"]
+    for mine, theirs in zip(together["losses"], alone["losses"], strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_processes_see_the_same_masks_and_weights(case: str, ranks: list[dict[str, Any]]) -> None:
+    first, second = (rank[case] for rank in ranks)
+    assert first["masks"] == second["masks"]
+    assert all(torch.equal(weight, second["weights"][key]) for key, weight in first["weights"].items())
+
+
+def assert_close(some: dict[str, Tensor], others: dict[str, Tensor]) -> None:
+    for name, weight in some.items():
+        torch.testing.assert_close(weight, others[name], rtol=0, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
