@@ -369,7 +369,7 @@ def _check_training(training: Mapping[str, Any], problems: list[str]) -> dict[st
         return {}
     from transformers import TrainingArguments
 
-    hints = get_type_hints(TrainingArguments)
+    hints = get_type_hints(TrainingArguments) | {"fsdp": bool | str | None}  # declared as text, meant as a boolean
     checked = {}
     for name, value in training.items():
         if name not in hints:

@@ -109,3 +109,8 @@ def test_the_first_version_of_fsdp_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match="knows version 2"):
         UnderFirstVersion(model=tiny_bert(), args=arguments(tmp_path))
+
+
+def test_fsdp_is_a_setting_like_any_other() -> None:
+    settings = {"training.fsdp": True, "training.fsdp_config": {"transformer_layer_cls_to_wrap": ["BertLayer"]}}
+    assert load_recipe("vanilla", settings).training["fsdp"] is True
