@@ -51,7 +51,7 @@ def train_keyed(trainer: Recording) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Seems like `optimizer.step")
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", [*recipe_names(), "advweight:sam"])
 def test_the_loss_scale_changes_nothing_and_a_skipped_step_leaves_no_trace(name: str, tmp_path: Path) -> None:
     idle, scaled = (keyed_trainer(cls, name, tmp_path / cls.__name__) for cls in (Idle, Recording))
     scale_loss(scaled)

@@ -65,7 +65,9 @@ class WeightAscender(Perturber):
         length = torch.linalg.vector_norm(stacked_norms(slopes))
         length.clamp_(min=torch.finfo(length.dtype).tiny)  # not a sum, which would depend on that factor
         with torch.no_grad():
-            higher = list(torch._foreach_mul(parts(slopes), self.settings.rho / length))
+            # Where the gradient has overflowed, as fp16's may, nothing moves: the scaler skips the step.
+            moves = torch._foreach_mul(parts(slopes), self.settings.rho / length)
+            higher = [move.nan_to_num_(0.0) for move in moves]
             torch._foreach_add_(higher, parts(weights))
         with replaced(self._model, weights, higher):
             yield
