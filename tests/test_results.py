@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rosewood import results
+from rosewood import durable
 from rosewood.errors import RunError
 from rosewood.results import Evaluation, Metrics, MissingSet, RunInfo, SetResult
 
@@ -89,7 +89,7 @@ def test_a_failed_save_keeps_the_old_file_and_leaves_no_other(tmp_path: Path, mo
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results.os, "fsync", full)
+    monkeypatch.setattr(durable.os, "fsync", full)
     with pytest.raises(RunError, match=r"cannot write .*metrics\.json: No space left on device"):
         metrics(0.1).save(path)
     assert Metrics.load(path).train_loss == 0.5

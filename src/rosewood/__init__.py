@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rosewood.attacks.search.estimate import robust_accuracy
     from rosewood.attacks.search.run import attack
     from rosewood.data.lexicon import Lexicon
     from rosewood.data.tasks import Task, load_task
@@ -28,6 +29,7 @@ _HOMES = {
     "evaluate": "rosewood.evaluation.suite",
     "load_recipe": "rosewood.recipe",
     "load_task": "rosewood.data.tasks",
+    "robust_accuracy": "rosewood.attacks.search.estimate",
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "evaluate",
     "load_recipe",
     "load_task",
+    "robust_accuracy",
 ]
 
 

@@ -2,4 +2,5 @@
 
 from rosewood.cli import main
 
-main()
+if __name__ == "__main__":  # processes of `attack --jobs` import this file again
+    main()

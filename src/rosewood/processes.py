@@ -1,15 +1,17 @@
-"""Means over the processes that train together; a process alone has nothing to do."""
+"""Means over the processes that work together; a process alone has nothing to do."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
 MESSAGE_ELEMENTS = 2**24
+Value = TypeVar("Value")
 
 
 def together() -> bool:
@@ -17,9 +19,28 @@ def together() -> bool:
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
+def rank() -> int:
+    """The number of this process among those that work together; known before they have met."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_first() -> bool:
-    """Whether this process is the one that writes files and talks; known before the processes have met."""
-    return int(os.environ.get("RANK", "0")) == 0
+    """Whether this process is the one that writes files and talks."""
+    return rank() == 0
+
+
+def share_of(things: Sequence[Value]) -> Sequence[Value]:
+    """This process's part of some things that all processes have in the same order."""
+    return things[distributed.get_rank() :: distributed.get_world_size()] if together() else things
+
+
+def from_all(value: Value) -> list[Value]:
+    """What each process hands in, by rank."""
+    if not together():
+        return [value]
+    values: list[Value] = [value] * distributed.get_world_size()
+    distributed.all_gather_object(values, value)
+    return values
 
 
 def average_(tensors: Sequence[Tensor]) -> None:

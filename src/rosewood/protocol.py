@@ -380,13 +380,20 @@ class Attack(Component):
     An attack writes the search only: who is attacked, queries, budgets and success are the engine's.
     """
 
+    examples_together: ClassVar[int] = 32
+    """How many examples share batches, and are lost if the process is killed: enough to fill the batches."""
+
     def word_pattern(self) -> str:
         """What counts as a word, as a regular expression without groups."""
         return WORD
 
+    def needs(self) -> dict[str, str]:
+        """The resources that these settings need; to each a sentence that says why, and what to do without it."""
+        return {}
+
     def lacks(self, resources: Resources) -> list[str]:
-        """Sentences that say what these settings need and was not given; none if all is there."""
-        return []
+        """Sentences that say what is needed and was not given; none if all is there."""
+        return [why for name, why in self.needs().items() if getattr(resources, name) is None]
 
     def search(self, target: Target) -> Search:
         """Ask for the scores of candidates, one question after the other, until out of ideas."""

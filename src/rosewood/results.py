@@ -1,7 +1,5 @@
 """Typed results on disk: what a run, its training and its evaluation leave behind as JSON."""
 
-import os
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
@@ -11,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from rosewood.durable import sync
+from rosewood.durable import write_whole
 from rosewood.errors import RunError
 
 Role = Literal["clean", "shift", "adversarial", "noise"]
@@ -34,6 +32,14 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
+def write(path: Path, text: str) -> None:
+    """Write a whole file, or say why that cannot be done."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
+
+
 class _Part(BaseModel):
     # A diverged run has a loss of NaN or infinity: as strings they stay valid JSON and load again.
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -48,22 +54,7 @@ class _Result(_Part):
 
     def save(self, path: str | Path) -> None:
         """Write the result so that a reader sees the old file or the new one, never half of one."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
-            with temporary.open("x", encoding="utf-8") as file:
-                file.write(self.model_dump_json(indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync(path.parent)
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        write(Path(path), self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -233,6 +224,9 @@ class AttackedExample(_Part):
     adversarial_probabilities: list[Share] | None = None
     words: Count = 0  # of the attacked field, as far as the model sees it
     changes: list[ChangedWord] = []
+    aligned: list[tuple[str, str]] = []
+    """The attacked field in pieces, words and what stands between them, before and after: joined, the two texts."""
+    similarity: float | None = None  # cosine of the sentence vectors of both texts, where there was an encoder
     queries: Count  # texts that the model scored, the original included; repeats are answered from memory
 
 
@@ -254,22 +248,44 @@ class AttackSummary(_Part):
     robust_interval: tuple[Share, Share]  # 95 % Wilson
     success_rate: Share | None  # broken among the resolved that were right; None if there are none
     changed_words: Share | None  # mean share of words changed in broken examples
+    similarity: float | None = None  # mean cosine of broken examples to their originals, where there was an encoder
     mean_queries: float | None  # over the examples that were attacked
 
 
-class AttackResult(_Result):
-    """One attack on one model, example by example, with the settings that decide the figures."""
+class AttackReport(_Result):
+    """What `attack.json` says of one attack on one model: the figures, with the settings that decide them."""
 
     model: str
+    task: str | None = None
+    split: str | None = None
+    data: str  # fingerprint of the texts and labels that were attacked
     attack: str
     settings: dict[str, Any]
     lexicon: str | None  # fingerprint
+    language_model: str | None = None
+    encoder: str | None = None
     field: str  # the text that was attacked
     seed: int
     max_length: Count
     max_queries: Count | None
     max_seconds: float | None
+    fingerprint: str  # of all of the above and the model's weights: what resumes must share
+    versions: dict[str, str] = Field(default_factory=installed_versions)
     created: AwareDatetime = Field(default_factory=now)
     seconds: Annotated[float, Field(ge=0)]
     summary: AttackSummary
+
+
+class AttackResult(AttackReport):
+    """A report, and what was done to each example."""
+
+    examples: list[AttackedExample]
+
+
+class FinishedBlock(_Part):
+    """A line of an attack's journal: some examples that ran together, and the seconds since the search began."""
+
+    fingerprint: str
+    number: Count
+    seconds: Annotated[float, Field(ge=0)]
     examples: list[AttackedExample]

@@ -208,7 +208,7 @@ def test_time_runs_out(
     free = run(model, single, ATTACKS["genetic"], batch_size=4)
     clock = Clock()
     monkeypatch.setattr("rosewood.attacks.search.engine.time", clock)
-    monkeypatch.setattr("rosewood.attacks.search.run.time", clock)
+    monkeypatch.setattr("rosewood.attacks.search.carry_out.time", clock)
     cut = run(model, single, ATTACKS["genetic"], batch_size=4, max_seconds=60)
     summary, counts = cut.summary, cut.summary.counts
     assert summary.left_out > 0 and counts["out_of_time"] > 0 and counts["broken"] > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rosewood.cli.train import _file_name
+from rosewood.cli.train import file_name
 from rosewood.data.tasks import load_task
 from rosewood.errors import RecipeError, RunError
 from rosewood.recipe import build_recipe, load_recipe
@@ -65,7 +65,7 @@ def plan(tmp_path: Path, films: Path) -> Plan:
 
 @pytest.mark.parametrize("name", EVIL, ids=ascii)
 def test_a_default_output_is_one_folder_in_runs(name: str, tmp_path: Path) -> None:
-    chosen = _file_name(f"{name}-{name}-seed0")
+    chosen = file_name(f"{name}-{name}-seed0")
     assert chosen.endswith("seed0")
     (tmp_path / "runs" / chosen).mkdir(parents=True)
     assert everything_below(tmp_path) == {Path("runs"), Path("runs") / chosen}

@@ -28,7 +28,6 @@ from pydantic import Field
 from scipy.special import expit
 
 from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Search, Target, move, probe
-from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.substitution import Substitution, Surface, fluent
 from rosewood.attacks.search.ties import first_lowest, highest_first
 
@@ -46,6 +45,8 @@ class Population(NamedTuple):
 class Genetic(Substitution):
     """Breeding of word replacements, within what a language model finds fluent."""
 
+    examples_together = 8  # one question of one example fills batches
+
     population: Annotated[int, Field(ge=2)] = 60
     generations: Annotated[int, Field(ge=0)] = 40
     fitness: Literal["probability", "margin"] = "probability"
@@ -58,14 +59,13 @@ class Genetic(Substitution):
     window: Annotated[int, Field(ge=0)] = 6
     """Words on each side of the replaced one."""
 
-    def lacks(self, resources: Resources) -> list[str]:
-        problems = super().lacks(resources)
-        if self.min_log_ratio is not None and resources.language_model is None:
-            problems.append(
-                "genetic keeps to substitutes that a language model allows: pass one, such as "
-                "language_model=Trigram.fit(training_texts), or set min_log_ratio to none to attack without"
-            )
-        return problems
+    def needs(self) -> dict[str, str]:
+        if self.min_log_ratio is None:
+            return super().needs()
+        return super().needs() | {
+            "language_model": "genetic keeps to substitutes that a language model allows: pass one, such as "
+            "language_model=Trigram.fit(training_texts), or set min_log_ratio to null to attack without"
+        }
 
     def allowed(self, surface: Surface, target: Target) -> Surface:
         if self.min_log_ratio is None:

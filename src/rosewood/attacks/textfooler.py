@@ -21,7 +21,6 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from rosewood.attacks.search.importance import by_importance
 from rosewood.attacks.search.questions import Candidate, Floats, Search, Target, move, probe, replaced
-from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.substitution import Substitution, Surface, same_part_of_speech
 from rosewood.attacks.search.ties import first_lowest, lower
 
@@ -37,16 +36,16 @@ class TextFooler(Substitution):
     same_part_of_speech: bool = False
     skip_stop_words: bool = True
 
-    def lacks(self, resources: Resources) -> list[str]:
-        problems = super().lacks(resources)
-        if self.min_similarity is not None and resources.encoder is None:
-            problems.append(
+    def needs(self) -> dict[str, str]:
+        needed = super().needs()
+        if self.min_similarity is not None:
+            needed["encoder"] = (
                 "textfooler bounds the similarity of sentences: pass an encoder, such as "
-                "encoder=SentenceEncoder.load(), or set min_similarity to none to attack without"
+                "encoder=SentenceEncoder.load(), or set min_similarity to null to attack without"
             )
-        if self.same_part_of_speech and resources.tagger is None:
-            problems.append("textfooler was told to keep the part of speech: pass a tagger, or set it to false")
-        return problems
+        if self.same_part_of_speech:
+            needed["tagger"] = "textfooler was told to keep the part of speech: pass a tagger, or set it to false"
+        return needed
 
     def allowed(self, surface: Surface, target: Target) -> Surface:
         if self.skip_stop_words:

@@ -37,7 +37,15 @@ def options(
 def main() -> None:
     """Entry point: our own errors are printed as sentences, everything else keeps its traceback."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from rosewood.cli import average, demo, evaluate, explain, listing, train  # noqa: F401  each file adds its command
+    from rosewood.cli import (  # noqa: F401  each file adds its command
+        attack,
+        average,
+        demo,
+        evaluate,
+        explain,
+        listing,
+        train,
+    )
 
     try:
         app()

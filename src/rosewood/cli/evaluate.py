@@ -49,7 +49,7 @@ def evaluate(
     from rosewood.evaluation.table import render
 
     for run in runs:  # all of them before the first, which may take minutes
-        _check(run, task)
+        check_run(run, task)
     evaluations = {}
     for run in runs:
         trusted = bool({run, str(Path(run) / "model")}.intersection(trust_remote_code))
@@ -86,7 +86,7 @@ def evaluate_one(
     evaluation = run_suite(
         model,
         tokenizer,
-        _task(run, task, directory if info else None),
+        task_of(run, task, directory if info else None),
         data_dir=folder,
         size=size,
         batch_size=batch_size,
@@ -99,7 +99,7 @@ def evaluate_one(
     return evaluation
 
 
-def _check(run: str, task: str | None) -> None:
+def check_run(run: str, task: str | None) -> None:
     """Whether a run can be evaluated, said before any work."""
     from rosewood.results import RunInfo
 
@@ -113,10 +113,11 @@ def _check(run: str, task: str | None) -> None:
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():
         raise RunError(f"there is no run or checkpoint {run}")
-    _task(run, task, None)
+    task_of(run, task, None)
 
 
-def _task(run: str, name: str | None, directory: Path | None) -> Task:
+def task_of(run: str, name: str | None, directory: Path | None) -> Task:
+    """The task that was asked for, or the one that the run knows."""
     from rosewood.data.tasks import load_task
 
     if name is not None:

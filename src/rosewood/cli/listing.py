@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import typer
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from rosewood.cli import app
 
-lists = typer.Typer(help="List recipes, tasks or models.", no_args_is_help=True)
+lists = typer.Typer(help="List recipes, attacks, tasks or models.", no_args_is_help=True)
 app.add_typer(lists, name="list")
 
 
@@ -43,6 +44,24 @@ def _short(citation: str) -> str:
     """First author and year of a citation that starts with the authors."""
     author, year = re.match(r"\w*", citation), re.search(r"\b(19|20)\d\d\b", citation)
     return f"{author.group()} {year.group()}" if author and year else "-"
+
+
+@lists.command()
+def attacks() -> None:
+    """The attacks, what each needs, and its settings for `rosewood attack --set`."""
+    from rosewood.attacks.search.prepare import FOREIGN, choose_attack
+    from rosewood.registry import component_names
+
+    table = Table(title="Attacks", caption=f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed.")
+    table.add_column("attack", no_wrap=True)
+    for column in ("what", "needs", "settings"):
+        table.add_column(column)
+    for name in component_names("attack"):
+        attack = choose_attack(name)
+        settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())
+        needs = ", ".join(attack.needs()).replace("_", " ") or "-"
+        table.add_row(name, type(attack).__doc__, needs, settings)
+    Console().print(table)
 
 
 @lists.command()

@@ -163,7 +163,7 @@ def train(
                 arguments=arguments,
                 trust_remote_code=trust_remote_code,
             )
-            output = output or Path("runs") / _file_name(f"{plan.recipe.name}-{plan.task.name}-seed{seed}")
+            output = output or Path("runs") / file_name(f"{plan.recipe.name}-{plan.task.name}-seed{seed}")
             info = start_run(plan, output, overwrite)
     except Interrupted:
         console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
@@ -172,7 +172,7 @@ def train(
         report(output, info.seconds or 0.0, console)
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
     """A recipe or a task may be called anything; a folder of `runs` must stay one."""
     return re.sub(r"[^\w.+-]+", "-", text)[-100:].lstrip(".-")
 

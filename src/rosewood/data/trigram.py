@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from hashlib import sha256
 from math import log
 
 from rosewood.data.words import Words
@@ -44,6 +46,12 @@ class Trigram:
     def fit(cls, texts: Iterable[str], min_count: int = 2) -> Trigram:
         """Fit on texts, in lower case."""
         return cls((Words.split(text.lower()).words for text in texts), min_count)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all counts: figures are comparable only where it is the same."""
+        counted = (sorted(self._words.items()), sorted(self._counts.items()), self._discount)
+        return sha256(repr(counted).encode()).hexdigest()[:16]
 
     def __contains__(self, word: str) -> bool:
         return word in self._words

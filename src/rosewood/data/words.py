@@ -33,16 +33,21 @@ class Words:
 
     def join(self, words: Sequence[str]) -> str:
         """The text with these words instead; an empty one is left out, with the space after or before it."""
+        return "".join(self._pieces(words))
+
+    def aligned(self, words: Sequence[str]) -> list[tuple[str, str]]:
+        """Gaps and words in turn, as they are and with these words instead; what is empty on both sides is left out."""
+        return [pair for pair in zip(self._pieces(self.words), self._pieces(words), strict=True) if any(pair)]
+
+    def _pieces(self, words: Sequence[str]) -> list[str]:
         pieces = [self.gaps[0]]
         for word, gap in zip(words, self.gaps[1:], strict=True):
-            if word:
-                pieces += (word, gap)
-            elif gap[:1].isspace():
-                pieces.append(gap[1:])
-            else:
+            if not word and gap[:1].isspace():
+                gap = gap[1:]
+            elif not word:
                 pieces[-1] = pieces[-1].removesuffix(" ")
-                pieces.append(gap)
-        return "".join(pieces)
+            pieces += (word, gap)
+        return pieces
 
 
 def with_case_of(word: str, like: str) -> str:

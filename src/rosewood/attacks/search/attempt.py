@@ -91,6 +91,7 @@ class Attempt:
             adversarial_prediction=int(after.predictions[0]),
             adversarial_probabilities=after.probabilities[0].tolist(),
             changes=[ChangedWord(position=i, before=a, after=b) for i, (a, b) in enumerate(pairs) if a != b],
+            aligned=self._words.aligned(candidate),
         )
 
     def _missing(self, question: Question) -> list[Candidate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.attacks.search.identity import of_model
 from rosewood.data.models import resolve_model
 
 
@@ -26,6 +28,11 @@ class SentenceEncoder:
         """A sentence model by path or name; by default all-MiniLM-L6-v2, which comes with rosewood[demo]."""
         path = resolve_model(name)
         return cls(AutoModel.from_pretrained(path, use_safetensors=True), AutoTokenizer.from_pretrained(path))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the model: similarities are comparable only where it is the same."""
+        return of_model(self._model, self._tokenizer)
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> NDArray[np.floating[Any]]:

@@ -33,6 +33,8 @@ def run(
     in the order of the labels. After the deadline (of time.monotonic) attempts under way end as out of time; those
     whose own text was not even scored, and those not begun, give no record.
     """
+    if deadline is not None and time.monotonic() > deadline:
+        return
     waiting = iter(attempts)
     active: list[_Active] = []
     while True:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rosewood.attacks.search.questions import Candidate, Target
-from rosewood.attacks.search.resources import LanguageModel, Resources, Tagger
+from rosewood.attacks.search.resources import LanguageModel, Tagger
 from rosewood.data.words import BETWEEN_SPACES, WORD, with_case_of
 from rosewood.protocol import Attack
 
@@ -29,13 +29,11 @@ class Substitution(Attack):
     def word_pattern(self) -> str:
         return BETWEEN_SPACES if self.split_at_spaces else WORD
 
-    def lacks(self, resources: Resources) -> list[str]:
-        if resources.lexicon is None:
-            return [
-                f"{self.name} replaces words by those of a lexicon: pass one, such as "
-                "lexicon=Lexicon.counter_fitted(data_dir)"
-            ]
-        return []
+    def needs(self) -> dict[str, str]:
+        return {
+            "lexicon": f"{self.name} replaces words by those of a lexicon: pass one, such as "
+            "lexicon=Lexicon.counter_fitted(data_dir)"
+        }
 
     def surface(self, target: Target) -> Surface:
         """What may stand in for each word; constraints look at the original text, so nothing drifts."""

@@ -17,6 +17,7 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0) -> AttackS
     unbroken = counts["robust"] + counts["out_of_queries"]
     attacked = [example for example in examples if example.status != "wrong"]
     shares = [len(example.changes) / example.words for example in examples if example.status == "broken"]
+    similarities = [example.similarity for example in examples if example.similarity is not None]
     return AttackSummary(
         examples=total,
         left_out=left_out,
@@ -31,5 +32,6 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0) -> AttackS
         ),
         success_rate=broken / (broken + unbroken) if broken + unbroken else None,
         changed_words=fmean(shares) if shares else None,
+        similarity=fmean(similarities) if similarities else None,
         mean_queries=fmean(example.queries for example in attacked) if attacked else None,
     )

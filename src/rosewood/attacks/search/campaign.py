@@ -1,0 +1,106 @@
+"""An attack, a model and examples: everything that decides the outcome, divided into blocks of examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.attacks.search import identity
+from rosewood.attacks.search.attempt import Attempt, key
+from rosewood.attacks.search.engine import run
+from rosewood.attacks.search.resources import Resources
+from rosewood.data.words import Words
+from rosewood.protocol import Attack
+from rosewood.results import AttackedExample
+from rosewood.scoring import Scorer, evaluating
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is attacked, and how; it can be sent to another process.
+
+    A block is a few examples that run together. Its outcome depends on nothing outside it, down to the last bit on
+    the same machine, so blocks can be run in any order, in any process, today or after a crash.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    attack: Attack
+    resources: Resources
+    texts: list[dict[str, str]]  # of each example: field -> text
+    labels: list[int]
+    columns: list[int]  # the model's outputs in the order of the labels
+    field: str
+    data: str  # fingerprint
+    seed: int = 0
+    batch_size: int = 64
+    max_length: int = 128
+    max_queries: int | None = None
+    max_seconds: float | None = None
+    task: str | None = None
+    split: str | None = None
+
+    @cached_property
+    def blocks(self) -> list[list[int]]:
+        """The rows of each block, in an order that is random but for the seed."""
+        order = sorted(range(len(self.texts)), key=lambda row: (key(self.seed, self.texts[row]), row))
+        size = self.attack.examples_together
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it beside the figures."""
+        return {
+            "task": self.task,
+            "split": self.split,
+            "data": self.data,
+            "attack": self.attack.name,
+            "settings": self.attack.settings(),
+            "lexicon": identity.of_resource(self.resources.lexicon),
+            "language_model": identity.of_resource(self.resources.language_model),
+            "encoder": identity.of_resource(self.resources.encoder),
+            "field": self.field,
+            "seed": self.seed,
+            "max_length": self.max_length,
+            "max_queries": self.max_queries,
+            "max_seconds": self.max_seconds,
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
+        model = identity.of_model(self.model, self.tokenizer)
+        tagger = identity.of_resource(self.resources.tagger)
+        return sha256(json.dumps([self.facts, tagger, model]).encode()).hexdigest()[:16]
+
+    def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
+        """What becomes of some examples that run together, in the order in which they end."""
+        scorer = Scorer(self.model, self.tokenizer, self.max_length, self.batch_size)
+        with evaluating(self.model):
+            for example in run(self._attempts(rows, scorer), scorer, self.columns, deadline):
+                yield self._compared(example)
+
+    def _attempts(self, rows: Sequence[int], scorer: Scorer) -> Iterator[Attempt]:
+        for row in rows:
+            texts = self.texts[row]
+            end = scorer.visible(tuple(texts.values()), list(texts).index(self.field))
+            words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
+            yield Attempt(
+                self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.seed,
+                self.max_queries,
+            )  # fmt: skip
+
+    def _compared(self, example: AttackedExample) -> AttackedExample:
+        """With the similarity of the two texts, where both and an encoder are there."""
+        if example.adversarial is None or self.resources.encoder is None:
+            return example
+        vectors = np.asarray(self.resources.encoder([example.texts[self.field], example.adversarial]), dtype=np.float64)
+        before, after = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return example.model_copy(update={"similarity": float(before @ after)})

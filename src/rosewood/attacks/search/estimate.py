@@ -1,0 +1,37 @@
+"""Robust accuracy within a budget, to choose between models or checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.attacks.search import run
+from rosewood.errors import RunError
+from rosewood.protocol import Attack
+from rosewood.results import AttackSummary
+
+
+def robust_accuracy(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Dataset,
+    attack: str | Attack = "typos",
+    *,
+    examples: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> AttackSummary:
+    """A quick estimate, to choose between models or checkpoints: attack a few examples, or for a few seconds.
+
+    At most `examples` are taken, at random, the same ones for every model under one seed. When time is up, the true
+    figure for the examples that were begun lies between `robust_accuracy` and `robust_accuracy_at_most`, and
+    `robust_interval` covers both with 95 % confidence. Other settings are those of `attack`.
+    """
+    if examples is not None and examples < 1:
+        raise RunError(f"examples must be at least 1, got {examples}")
+    if examples is not None and examples < len(data):
+        data = data.shuffle(seed=seed).select(range(examples))
+    return run.attack(model, tokenizer, data, attack, seed=seed, max_seconds=seconds, **settings).summary

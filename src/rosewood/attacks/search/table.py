@@ -1,0 +1,73 @@
+"""Attacks for the terminal: their figures side by side, and what they did to single texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rosewood.results import AttackedExample, AttackReport, AttackSummary
+
+CAPTION = (
+    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
+    "words that changed, similarity (cosine of sentence vectors) to the original. Queries: mean per attacked example."
+)
+
+
+def render(reports: Mapping[str, AttackReport]) -> Table:
+    """One row per model or run."""
+    first = next(iter(reports.values()))
+    table = Table(title=f"{escape(first.attack)} on {escape(first.task or 'the data')}", caption=CAPTION)
+    table.add_column("model", no_wrap=True)
+    for column in ("n", "clean", "robust", "broken", "words", "similar", "queries"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, report in reports.items():
+        table.add_row(escape(name), *_cells(report.summary))
+    return table
+
+
+def _cells(summary: AttackSummary) -> list[str]:
+    return [
+        str(summary.examples),
+        _accuracy(summary.clean_accuracy, summary.clean_accuracy, summary.clean_interval),
+        _accuracy(summary.robust_accuracy, summary.robust_accuracy_at_most, summary.robust_interval),
+        _percent(summary.success_rate),
+        _percent(summary.changed_words),
+        "-" if summary.similarity is None else f"{summary.similarity:.2f}",
+        "-" if summary.mean_queries is None else f"{summary.mean_queries:.0f}",
+    ]
+
+
+def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
+    value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{value} ({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def diff(example: AttackedExample, labels: Sequence[str]) -> Text:
+    """A broken example: changed words struck out in red, what stands there now in green; readable without colours."""
+    assert example.adversarial_prediction is not None and example.adversarial_probabilities is not None
+    right, wrong = example.label, example.adversarial_prediction
+    text = Text(
+        f"row {example.row}, {example.queries} queries: {_plain(labels[right])} {example.probabilities[right]:.0%} "
+        f"-> {_plain(labels[wrong])} {example.adversarial_probabilities[wrong]:.0%}\n",
+        style="dim",
+    )
+    text = Text.assemble(text)
+    for before, after in example.aligned:
+        if before == after:
+            text.append(_plain(before))
+        else:
+            text.append("[").append(_plain(before), "red strike").append(" -> ").append(_plain(after), "green")
+            text.append("]")
+    return text
+
+
+def _plain(text: str) -> str:
+    """Without the signs that a terminal obeys."""
+    return "".join(sign if sign.isprintable() else " " if sign.isspace() else "�" for sign in text)

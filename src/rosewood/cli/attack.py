@@ -1,0 +1,232 @@
+"""rosewood attack: how right a model stays when somebody looks for the words that make it wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app
+from rosewood.cli.evaluate import check_run, task_of
+from rosewood.cli.train import file_name
+from rosewood.errors import DataError
+
+if TYPE_CHECKING:
+    from rosewood.attacks.search.campaign import Campaign
+    from rosewood.attacks.search.resources import Encoder, Resources
+    from rosewood.data.tasks import Task
+    from rosewood.protocol import Attack
+    from rosewood.results import AttackResult
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood attack runs/vanilla runs/rose --attack pwws --data-dir $ROSEWOOD_DATA
+
+  rosewood attack runs/rose --attack genetic --set population=20 --set generations=10 --examples 200 --jobs 4
+
+  rosewood attack ./my-checkpoint --task sst2 --attack typos --max-seconds 60
+
+  torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
+"""
+SEARCH, DATA = "Search", "Data"
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What was asked for, whichever the run."""
+
+    attack: Attack
+    task: str | None
+    split: str | None
+    data_dir: Path | None
+    lexicon: Path | None
+    examples: int
+    field: str | None
+    seed: int
+    batch_size: int
+    max_queries: int | None
+    max_seconds: float | None
+
+
+@app.command(epilog=EXAMPLES)
+def attack(
+    runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names."),
+    attack: str = typer.Option(
+        ..., help="One of `rosewood list attacks`, or textattack:RECIPE.", rich_help_panel=SEARCH
+    ),
+    assignments: list[str] = typer.Option(
+        [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
+    ),
+    lexicon: Path | None = typer.Option(
+        None,
+        help="JSON file of word -> substitutes.",
+        show_default="wordsub/counterfitted_neighbors.json of --data-dir",
+        rich_help_panel=SEARCH,
+    ),
+    max_queries: int | None = typer.Option(
+        None, min=1, help="Texts that may be scored for one example.", rich_help_panel=SEARCH
+    ),
+    max_seconds: float | None = typer.Option(
+        None, min=0.001, help="Stop the search after so long, and give bounds.", rich_help_panel=SEARCH
+    ),
+    task: str | None = typer.Option(
+        None, help="A task or its YAML file.", show_default="the run's", rich_help_panel=DATA
+    ),
+    split: str | None = typer.Option(
+        None, help="The split to attack.", show_default="test, or else validation", rich_help_panel=DATA
+    ),
+    data_dir: Path | None = typer.Option(
+        None,
+        envvar="ROSEWOOD_DATA",
+        help="Folder with the tasks' files.",
+        show_default="the run's",
+        rich_help_panel=DATA,
+    ),
+    examples: int = typer.Option(
+        1000, min=1, help="Attack a seeded sample of at most this size.", rich_help_panel=DATA
+    ),
+    field: str | None = typer.Option(
+        None, help="The text of a pair to change.", show_default="the last", rich_help_panel=DATA
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
+    ),
+    show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
+    seed: int = typer.Option(0, min=0, help="Seed of the sample and of the search."),
+    batch_size: int = typer.Option(64, min=1),
+    jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
+    trust_remote_code: list[str] = typer.Option(
+        [],
+        metavar="RUN",
+        help="Run the code that this run or checkpoint brings along (repeatable).",
+        show_default=False,
+    ),
+) -> None:
+    """Attack runs, or any classification checkpoints, and print one table.
+
+    An attack that was stopped, by Ctrl-C or a crash, goes on when the same command is given again; one that is finished
+    is read from its folder. Other settings, weights or data go to a folder of their own.
+    """
+    from rosewood.attacks.search.prepare import choose_attack
+    from rosewood.attacks.search.table import diff, render
+    from rosewood.processes import is_first
+    from rosewood.recipe import parse_overrides
+
+    orders = Orders(
+        choose_attack(attack, parse_overrides(assignments)),
+        task,
+        split,
+        data_dir,
+        lexicon,
+        examples,
+        field,
+        seed,
+        batch_size,
+        max_queries,
+        max_seconds,
+    )
+    for run in runs:  # all of them before the first, which may take hours
+        check_run(run, task)
+    console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
+    results = {}
+    for run in runs:
+        campaign, labels = _prepare(run, orders, bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)))
+        folder = _folder(run, output, campaign)
+        results[run] = _carry_out(campaign, folder, jobs, console)
+        for example in [each for each in results[run].examples if each.status == "broken"][:show]:
+            console.print(diff(example, labels), end="\n\n")
+    Console(quiet=not is_first()).print(render(results))
+
+
+def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) -> AttackResult:
+    from rosewood.attacks.search.carry_out import carry_out, finished
+
+    if finished(campaign, folder):
+        console.print(f"This attack was made before; its result is in {folder}", markup=False)
+    try:
+        result = carry_out(campaign, folder, jobs)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted; what is finished is kept in {folder}. Give the same command again to go on.")
+        raise typer.Exit(130) from None
+    left = f", {result.summary.left_out} not begun in time" if result.summary.left_out else ""
+    console.print(
+        f"{result.summary.examples} examples in {result.seconds:.0f} s{left}. The result is in {folder}", markup=False
+    )
+    return result
+
+
+def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[str]]:
+    """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
+    from accelerate import PartialState
+    from transformers.utils.logging import disable_progress_bar
+
+    from rosewood.attacks.search.prepare import prepare
+    from rosewood.data.loading import load_split
+    from rosewood.evaluation.classifier import load_classifier
+    from rosewood.results import RunInfo
+
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    directory = Path(run)
+    info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
+    task = task_of(run, orders.task, directory if info else None)
+    folder = orders.data_dir or (Path(info.data_dir) if info and info.data_dir else None)
+    split = orders.split or ("test" if "test" in task.splits else "validation")
+    data = load_split(task, split, folder, orders.examples, orders.seed)
+    model, tokenizer = load_classifier(str(directory / "model") if info else run, trusted)
+    # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
+    device = PartialState(timeout=timedelta(weeks=4)).device
+    campaign = prepare(
+        model.to(device),
+        tokenizer,
+        data,
+        orders.attack,
+        _resources(orders, task, folder),
+        orders.field,
+        seed=orders.seed,
+        batch_size=orders.batch_size,
+        max_length=info.max_length if info else 128,
+        max_queries=orders.max_queries,
+        max_seconds=orders.max_seconds,
+        task=task.name,
+        split=split,
+    )
+    return campaign, task.labels
+
+
+def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
+    """What the attack needs, and an encoder to compare texts with if there is one."""
+    from rosewood.attacks.search.resources import Resources
+    from rosewood.data.lexicon import Lexicon
+    from rosewood.data.loading import load_split
+    from rosewood.data.trigram import Trigram
+
+    needed = orders.attack.needs()
+    words = model = None
+    if "lexicon" in needed:
+        words = Lexicon.load(orders.lexicon) if orders.lexicon else Lexicon.counter_fitted(folder)
+    if "language_model" in needed:
+        texts = load_split(task, "train", folder)
+        model = Trigram.fit(text for field in task.text for text in texts[field])
+    return Resources(words, model, encoder=_encoder(required="encoder" in needed))
+
+
+def _encoder(required: bool) -> Encoder | None:
+    from rosewood.attacks.search.encoder import SentenceEncoder
+
+    try:
+        return SentenceEncoder.load()
+    except DataError:
+        if required:
+            raise
+        return None
+
+
+def _folder(run: str, output: Path | None, campaign: Campaign) -> Path:
+    """A folder for this campaign and no other."""
+    inside = Path(run) / "attacks" if (Path(run) / "run.json").exists() else Path("attacks") / Path(run).resolve().name
+    return (output or inside) / file_name(f"{campaign.attack.name}-{campaign.split}-{campaign.fingerprint[:8]}")
