@@ -19,13 +19,18 @@ CAPTION = (
 def render(reports: Mapping[str, AttackReport]) -> Table:
     """One row per model or run."""
     first = next(iter(reports.values()))
-    table = Table(title=f"{escape(first.attack)} on {escape(first.task or 'the data')}", caption=CAPTION)
-    table.add_column("model", no_wrap=True)
+    table = Table(title=_title(first), caption=CAPTION)
+    table.add_column("model", overflow="fold")
     for column in ("n", "clean", "robust", "broken", "words", "similar", "queries"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, report in reports.items():
         table.add_row(escape(name), *_cells(report.summary))
     return table
+
+
+def _title(report: AttackReport) -> str:
+    attack = ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+    return escape(f"{attack} on {' '.join(filter(None, [report.task, report.split])) or 'the data'}")
 
 
 def _cells(summary: AttackSummary) -> list[str]:
@@ -42,7 +47,7 @@ def _cells(summary: AttackSummary) -> list[str]:
 
 def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
     value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f} to {100 * high:.1f}"
-    return f"{value} ({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
+    return f"{value}\n({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
 
 
 def _percent(share: float | None) -> str:

@@ -1,0 +1,73 @@
+"""What the terminal shows of attacks."""
+
+from rich.console import Console
+
+from rosewood.attacks.search.summary import summarize
+from rosewood.attacks.search.table import diff, render
+from rosewood.results import AttackedExample, AttackReport
+
+EXAMPLE = AttackedExample(
+    row=7,
+    status="broken",
+    label=1,
+    texts={"text": "a good [red]film[/red]"},
+    prediction=1,
+    probabilities=[0.1, 0.9],
+    adversarial="a fine\x1b[2J [red]film[/red]",
+    adversarial_prediction=0,
+    adversarial_probabilities=[0.6, 0.4],
+    words=3,
+    aligned=[("a ", "a "), ("good", "fine\x1b[2J"), (" [red]film[/red]", " [red]film[/red]")],
+    similarity=0.5,
+    queries=12,
+)
+
+
+def printed(thing: object, colours: bool = False) -> str:
+    console = Console(width=80, force_terminal=colours, color_system="standard" if colours else None)
+    with console.capture() as capture:
+        console.print(thing)
+    return capture.get()
+
+
+def test_changed_words_stand_beside_what_they_were() -> None:
+    text = printed(diff(EXAMPLE, ["bad", "good"]))
+    assert text == "row 7, 12 queries: good 90% -> bad 60%\na [good -> fine�[2J] [red]film[/red]\n"
+
+
+def test_colours_mark_the_change_and_data_are_no_markup() -> None:
+    text = printed(diff(EXAMPLE, ["bad", "good"]), colours=True)
+    assert "\x1b[9;31mgood\x1b[0m" in text and "\x1b[32mfine�[2J\x1b[0m" in text
+    assert "\x1b[2J" not in text and "[red]film[/red]" in text
+
+
+def report(*examples: AttackedExample, left_out: int = 0) -> AttackReport:
+    return AttackReport(
+        model="m",
+        task="films[/]",
+        split="test",
+        data="d",
+        attack="pwws",
+        settings={},
+        lexicon=None,
+        field="text",
+        seed=0,
+        max_length=128,
+        max_queries=None,
+        max_seconds=None,
+        fingerprint="f",
+        seconds=1.0,
+        summary=summarize(examples, left_out),
+    )
+
+
+def test_one_row_a_model_with_bounds_where_time_ran_out() -> None:
+    unresolved = EXAMPLE.model_copy(
+        update={"status": "out_of_time", "adversarial": None, "aligned": [], "similarity": None}
+    )
+    text = printed(render({"one[/]": report(EXAMPLE), "two": report(unresolved, EXAMPLE, left_out=3)}))
+    assert "pwws on films[/] test" in text
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    assert cells[0] == ["one[/]", "1", "100.0", "0.0", "100.0", "0.0", "0.50", "12"]
+    assert cells[2] == ["two", "2", "100.0", "0.0 to 50.0", "100.0", "0.0", "0.50", "12"]
+    assert cells[1][2:4] == ["(21-100)", "(0-79)"]

