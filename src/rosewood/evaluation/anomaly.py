@@ -1,0 +1,105 @@
+"""Scores that tell texts of the trained kind from others, and how well they do: a higher score is more anomalous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+from sklearn.covariance import LedoitWolf
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from rosewood.errors import DataError
+from rosewood.evaluation.metrics import Floats, softmax
+
+
+def max_softmax(logits: ArrayLike) -> Floats:
+    """Minus the highest class probability of each example: unsure is anomalous."""
+    return -softmax(_matrix(logits, "logits (examples, classes)")).max(axis=1)
+
+
+def energy(logits: ArrayLike, temperature: float = 1.0) -> Floats:
+    """Minus the smooth maximum of each example's logits: low evidence for every class is anomalous."""
+    if not temperature > 0:
+        raise DataError(f"expected a temperature above 0; got {temperature}.")
+    scores = _matrix(logits, "logits (examples, classes)")
+    return -temperature * logsumexp(scores / temperature, axis=1)
+
+
+@dataclass(frozen=True)
+class Mahalanobis:
+    """The squared distance to the nearest class mean, in units of the spread that the classes share."""
+
+    means: Floats
+    precision: Floats
+
+    @classmethod
+    def fit(cls, features: ArrayLike, labels: ArrayLike) -> Mahalanobis:
+        """Class means and one covariance of features (examples, dimensions) around them.
+
+        Ledoit and Wolf's shrinkage keeps the covariance invertible with fewer examples than dimensions.
+        """
+        points, truth = _matrix(features, "features (examples, dimensions)"), np.asarray(labels)
+        if truth.shape != points.shape[:1]:
+            raise DataError(f"expected one label an example; got shapes {points.shape} and {truth.shape}.")
+        classes, rows = np.unique(truth, return_inverse=True)
+        means = np.stack([points[rows == row].mean(axis=0) for row in range(len(classes))])
+        spread = LedoitWolf(assume_centered=True).fit(points - means[rows])
+        return cls(means, spread.precision_)
+
+    def scores(self, features: ArrayLike) -> Floats:
+        """One score an example."""
+        points = _matrix(features, "features (examples, dimensions)")
+        if points.shape[1] != self.means.shape[1]:
+            raise DataError(f"fitted to {self.means.shape[1]} dimensions a feature; got {points.shape[1]}.")
+        # Class by class: all differences at once would take classes times the memory of the features.
+        return np.min([self._squared(points - mean) for mean in self.means], axis=0)
+
+    def _squared(self, differences: Floats) -> Floats:
+        return ((differences @ self.precision) * differences).sum(axis=1)
+
+
+class Detection(NamedTuple):
+    """How well scores tell the two kinds apart, as shares; other texts are the positive class."""
+
+    auroc: float
+    aupr: float
+    fpr_at_95_tpr: float
+
+
+def detection(inside_scores: ArrayLike, outside_scores: ArrayLike) -> Detection:
+    """Detection of outside examples by their higher scores.
+
+    `fpr_at_95_tpr` is the share of inside examples reported at the highest threshold that reports at least
+    95 % of the outside ones; a score equal to the threshold is reported.
+    """
+    inside, outside = _vector(inside_scores, "inside"), _vector(outside_scores, "outside")
+    scores = np.concatenate([inside, outside])
+    is_outside = np.repeat([0, 1], [len(inside), len(outside)])
+    reported = -(-95 * len(outside) // 100)
+    threshold = np.sort(outside)[::-1][reported - 1]
+    return Detection(
+        auroc=float(roc_auc_score(is_outside, scores)),
+        aupr=float(average_precision_score(is_outside, scores)),
+        fpr_at_95_tpr=float((inside >= threshold).mean()),
+    )
+
+
+def _matrix(values: ArrayLike, expected: str) -> Floats:
+    matrix = np.asarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or not matrix.size:
+        raise DataError(f"expected {expected} of at least one example; got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise DataError(f"expected finite {expected}; got NaN or infinity.")
+    return matrix
+
+
+def _vector(scores: ArrayLike, side: str) -> Floats:
+    vector = np.asarray(scores, dtype=np.float64)
+    if vector.ndim != 1 or not vector.size:
+        raise DataError(f"expected at least one score of the {side} examples; got shape {vector.shape}.")
+    if not np.isfinite(vector).all():
+        raise DataError(f"expected finite scores of the {side} examples; got NaN or infinity.")
+    return vector

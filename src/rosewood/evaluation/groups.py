@@ -1,0 +1,135 @@
+"""Accuracy in groups of examples: a good mean can hide a group on which the model fails."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rosewood.data.words import WORD
+from rosewood.errors import DataError
+from rosewood.intervals import wilson_interval
+
+RARE_BELOW = 5
+"""A word is rare if the training texts have it fewer times than this."""
+_LENGTH_BANDS = (5, 10, 20, 50, 200)
+_NEGATIONS = {
+    *("no", "not", "never", "none", "nobody", "nothing", "nowhere", "neither", "nor", "without", "cannot", "no-one"),
+    *("aint", "arent", "cant", "couldnt", "didnt", "doesnt", "dont", "hadnt", "hasnt", "havent", "isnt", "shouldnt"),
+    *("wasnt", "werent", "wont", "wouldnt"),
+}
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are counted: without case, and with straight apostrophes."""
+    return re.findall(WORD, text.casefold().replace("’", "'"))
+
+
+def word_frequency(texts: Iterable[str]) -> Counter[str]:
+    """How often each word occurs in the training texts."""
+    return Counter(word for text in texts for word in words_of(text))
+
+
+def group_labels(
+    texts: Sequence[tuple[str, ...]],
+    labels: Sequence[int],
+    names: Sequence[str],
+    frequency: Mapping[str, int] | None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+) -> dict[str, list[str]]:
+    """For every kind of grouping, the group of each example.
+
+    class: the name of its label.
+    length: its number of words, both texts of a pair together, in fixed bands that mean the same in every set.
+    negation: whether it has an English word of negation; of a pair, in which of its texts.
+    rare words: the share of its words that are rare in the training texts; needs their `frequency`.
+    Every further column of the data is a grouping by its values.
+    """
+    words = [[words_of(text) for text in each] for each in texts]
+    together = [[word for text in each for word in text] for each in words]
+    kinds: dict[str, list[str]] = {
+        "class": [names[label] for label in labels],
+        "length": [_length(each) for each in together],
+        "negation": [_negation(each) for each in words],
+    }
+    if frequency is not None:
+        kinds["rare words"] = [_rarity(each, frequency) for each in together]
+    for column, values in (columns or {}).items():
+        if column in kinds:
+            raise DataError(f"the column {column!r} has the name of a built-in grouping: rename the column.")
+        kinds[column] = ["(none)" if value is None else str(value) for value in values]
+    for kind, groups in kinds.items():
+        _check_length(kind, groups, len(texts))
+    return kinds
+
+
+class GroupAccuracy(NamedTuple):
+    """The accuracy on one group of a kind, with its 95 % Wilson interval."""
+
+    kind: str
+    group: str
+    examples: int
+    accuracy: float
+    interval: tuple[float, float]
+
+
+def by_group(correct: ArrayLike, groups: Mapping[str, Sequence[str]]) -> list[GroupAccuracy]:
+    """The accuracy on every group of every kind, from one truth value an example; groups in natural order."""
+    right = np.asarray(correct, dtype=bool)
+    found = []
+    for kind, names in groups.items():
+        _check_length(kind, names, len(right))
+        examples = Counter(names)
+        hits = Counter(name for name, hit in zip(names, right, strict=True) if hit)
+        for group in sorted(examples, key=_natural):
+            share, interval = hits[group] / examples[group], wilson_interval(hits[group], examples[group])
+            found.append(GroupAccuracy(kind, group, examples[group], share, interval))
+    return found
+
+
+def worst(groups: Sequence[GroupAccuracy], at_least: int = 20) -> GroupAccuracy | None:
+    """The group with the lowest accuracy, the first of equal ones, among those with enough examples to say so."""
+    return min((group for group in groups if group.examples >= at_least), key=lambda each: each.accuracy, default=None)
+
+
+def _length(words: Sequence[str]) -> str:
+    low = 0
+    for high in _LENGTH_BANDS:
+        if len(words) <= high:
+            return f"{low} to {high} words"
+        low = high + 1
+    return f"over {_LENGTH_BANDS[-1]} words"
+
+
+def _negation(texts: Sequence[Sequence[str]]) -> str:
+    negated = [any(map(_negates, words)) for words in texts]
+    if not any(negated):
+        return "no negation"
+    if len(texts) == 1:
+        return "negation"
+    if all(negated):
+        return "negation in both texts"
+    return "negation in the first text" if negated[0] else "negation in the second text"
+
+
+def _negates(word: str) -> bool:
+    return word in _NEGATIONS or word.endswith("n't")
+
+
+def _rarity(words: Sequence[str], frequency: Mapping[str, int]) -> str:
+    rare = sum(frequency.get(word, 0) < RARE_BELOW for word in words)
+    if not rare:
+        return "no rare word"
+    return "up to 10 % rare words" if 10 * rare <= len(words) else "over 10 % rare words"
+
+
+def _check_length(kind: str, groups: Sequence[str], examples: int) -> None:
+    if len(groups) != examples:
+        raise DataError(f"expected one group of the kind {kind!r} an example; got {len(groups)} for {examples}.")
+
+
+def _natural(name: str) -> list[str | int]:
+    # Numbers sort by value: "6 to 10 words" before "11 to 20 words". Odd places hold numbers, even ones text.
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,157 @@
+"""Whether one result is better than another, and what a table of results comes to."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binomtest, rankdata, ttest_ind
+
+from rosewood.errors import DataError
+from rosewood.evaluation.metrics import Floats
+
+PERFECT: dict[str, float] = {"accuracy": 1.0, "shift": 1.0, "adversarial": 1.0, "ece": 0.0, "auroc": 1.0}
+"""RoAST's five metrics, as shares, and the value of a perfect model."""
+FIVE_METRICS = tuple(PERFECT)
+FOUR_METRICS = FIVE_METRICS[1:]
+"""The robustness metrics alone, without the accuracy on the trained distribution."""
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the sample standard deviation, which is NaN for a single value."""
+    runs = _runs(values, at_least=1)
+    return float(runs.mean()), float(runs.std(ddof=1)) if len(runs) > 1 else float("nan")
+
+
+def welch(better: Sequence[float], baseline: Sequence[float]) -> float:
+    """The p-value of Welch's one-tailed t-test that `better` has the greater mean, over runs with several seeds.
+
+    Where neither varies, the statistic is a division by zero and the means decide: 0 if greater, 1 if less, else 0.5.
+    """
+    ours, theirs = _runs(better, at_least=2), _runs(baseline, at_least=2)
+    if np.ptp(ours) == np.ptp(theirs) == 0:
+        return float((1 - np.sign(ours[0] - theirs[0])) / 2)
+    return float(ttest_ind(ours, theirs, equal_var=False, alternative="greater").pvalue)
+
+
+class PairedBootstrap(NamedTuple):
+    """The difference of two accuracies on the same examples, its 95 % interval and two-sided p-value."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def paired_bootstrap(correct_a: ArrayLike, correct_b: ArrayLike, seed: int = 0, draws: int = 10_000) -> PairedBootstrap:
+    """Accuracy of `a` minus that of `b`, with examples drawn again, both models on the same ones.
+
+    A drawn set matters only by how many examples each model alone has right, so these counts are drawn.
+    """
+    first, second = _pair(correct_a, correct_b)
+    if draws < 1:
+        raise DataError(f"expected at least one draw; got {draws}.")
+    examples, only_a, only_b = len(first), int((first & ~second).sum()), int((second & ~first).sum())
+    shares = np.array([only_a, only_b, examples - only_a - only_b]) / examples
+    drawn = np.random.default_rng(seed).multinomial(examples, shares, size=draws)
+    differences = (drawn[:, 0] - drawn[:, 1]) / examples
+    low, high = np.quantile(differences, [0.025, 0.975])
+    tail = min((differences <= 0).sum(), (differences >= 0).sum())
+    return PairedBootstrap(
+        difference=(only_a - only_b) / examples,
+        low=float(low),
+        high=float(high),
+        p=float(min(1, 2 * (tail + 1) / (draws + 1))),
+    )
+
+
+def mcnemar(correct_a: ArrayLike, correct_b: ArrayLike) -> float:
+    """The exact two-sided p-value that two models are equally accurate, from the examples only one has right."""
+    first, second = _pair(correct_a, correct_b)
+    only_a, only_b = int((first & ~second).sum()), int((second & ~first).sum())
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The p-values adjusted for their number by Holm's method, in the order given."""
+    adjusted: dict[str, float] = {}
+    highest = 0.0
+    for done, name in enumerate(sorted(p_values, key=lambda each: p_values[each])):
+        if not 0 <= p_values[name] <= 1:
+            raise DataError(f"expected p-values from 0 to 1; got {p_values[name]} for {name}.")
+        highest = max(highest, min(1.0, (len(p_values) - done) * p_values[name]))
+        adjusted[name] = highest
+    return {name: adjusted[name] for name in p_values}
+
+
+class GlueAggregates(NamedTuple):
+    """ROSE's two summary columns: the mean of all accuracies, and the mean drop from clean to adversarial text."""
+
+    average: float
+    drop: float
+
+
+def glue_aggregates(clean: Mapping[str, float], adversarial: Mapping[str, float]) -> GlueAggregates:
+    """The summary of accuracies per task on GLUE and on AdvGLUE, in the unit they come in."""
+    if not clean or set(clean) != set(adversarial):
+        raise DataError(
+            f"expected the same tasks on both sides; got {_listed(clean)} clean and {_listed(adversarial)} adversarial."
+        )
+    before, after = np.mean(list(clean.values())), np.mean(list(adversarial.values()))
+    return GlueAggregates(average=float((before + after) / 2), drop=float(before - after))
+
+
+def relative_improvement(
+    method: Mapping[str, float], vanilla: Mapping[str, float], metrics: Sequence[str] = FIVE_METRICS
+) -> float:
+    """RoAST's average of the improvements over vanilla, each in % of what vanilla lacks to perfection.
+
+    A metric on which vanilla is perfect has nothing to improve and is left out.
+    """
+    ours, theirs = _metric_values(method, metrics, "the method"), _metric_values(vanilla, metrics, "vanilla")
+    lacking = np.array([PERFECT[metric] for metric in metrics]) - theirs
+    improvable = lacking != 0
+    if not improvable.any():
+        raise DataError("vanilla is perfect by every metric: there is no improvement to measure.")
+    return float(100 * ((ours - theirs)[improvable] / lacking[improvable]).mean())
+
+
+def average_rank(methods: Mapping[str, Mapping[str, float]], metrics: Sequence[str] = FIVE_METRICS) -> dict[str, float]:
+    """The mean over the metrics of each method's rank, 1 for the best; equal values share the mean of their ranks."""
+    if not methods:
+        raise DataError("no methods to rank.")
+    values = np.stack([_metric_values(each, metrics, name) for name, each in methods.items()])
+    distance = np.abs(values - [PERFECT[metric] for metric in metrics])
+    return dict(zip(methods, map(float, rankdata(distance, axis=0).mean(axis=1)), strict=True))
+
+
+def _runs(values: Sequence[float], at_least: int) -> Floats:
+    runs = np.asarray(values, dtype=np.float64)
+    if runs.ndim != 1 or len(runs) < at_least or not np.isfinite(runs).all():
+        raise DataError(f"expected the finite values of at least {at_least} run(s); got {values}.")
+    return runs
+
+
+def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    first, second = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
+        raise DataError(
+            f"expected one truth value an example for both models, in the same order; "
+            f"got shapes {first.shape} and {second.shape}."
+        )
+    return first, second
+
+
+def _metric_values(values: Mapping[str, float], metrics: Sequence[str], whose: str) -> Floats:
+    for metric in metrics:
+        if metric not in PERFECT or metric not in values:
+            raise DataError(
+                f"expected the metrics {', '.join(metrics)} (of {_listed(PERFECT)}) of {whose}; got {_listed(values)}."
+            )
+        if not 0 <= values[metric] <= 1:
+            raise DataError(f"expected {metric} of {whose} as a share from 0 to 1; got {values[metric]}.")
+    return np.array([values[metric] for metric in metrics], dtype=np.float64)
+
+
+def _listed(names: Mapping[str, float]) -> str:
+    return ", ".join(names) or "none"
