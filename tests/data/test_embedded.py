@@ -8,11 +8,12 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from rosewood.data import embedded
-from rosewood.data.embedded import embedded_model
+from rosewood.data.embedded import embedded_anomalies, embedded_file, embedded_model, embedded_table, reviews_file
+from rosewood.data.files import read_file
 from rosewood.data.loading import available_splits, fingerprint, load_split
 from rosewood.data.models import models, resolve_model
 from rosewood.data.splitting import text_keys
-from rosewood.data.tasks import load_task
+from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError
 
 from .conftest import needs_minilm, needs_reviews
@@ -56,6 +57,40 @@ def test_other_model_names_pass_through() -> None:
     assert resolve_model("some/where") == "some/where"
     assert [name for name, info in models().items() if not info.needs_hub] == ["minilm"]
     assert "Quora" in models()["minilm"].note
+
+
+def test_anomalies_are_distinct_short_texts_of_nine_kinds() -> None:
+    table = embedded_anomalies()
+    assert list(table.columns) == ["kind", "text"]
+    kinds = Counter(table.columns["kind"])
+    assert kinds == dict.fromkeys(
+        ("recipe", "weather", "code", "law", "sport", "directions", "science", "support", "other language"), 40
+    )
+    assert len(set(text_keys([table.columns["text"]]))) == len(table) == 360
+    assert all(10 <= len(text) <= 130 and text == text.strip() for text in table.columns["text"])
+    words = [text.lower().split() for text in table.columns["text"]]
+    assert not [text for text in words if {"film", "films", "movie", "movies", "actor", "actress"} & set(text)]
+    # Written one by one: no two begin with the same four words.
+    openings = Counter(tuple(text[:4]) for text in words)
+    assert max(openings.values()) == 1
+
+
+@needs_reviews
+def test_anomalies_are_no_reviews() -> None:
+    reviews = set(text_keys([read_file(reviews_file()).columns["text"]]))
+    assert not reviews & set(text_keys([embedded_anomalies().columns["text"]]))
+
+
+def test_anomalies_are_a_source_like_any_other() -> None:
+    source = {"package": "rosewood", "part": "anomalies", "columns": {"kind": "label"}}
+    kinds = sorted(set(embedded_table("rosewood", "anomalies").columns["kind"]))
+    raw = {"name": "kinds", "title": "Kinds of texts", "text": ["text"], "labels": kinds}
+    task = build_task({**raw, "splits": {"test": {"embedded": source}}}, "This")
+    assert available_splits(task) == ["test"]
+    assert Counter(load_split(task, "test")["label"][:]) == dict.fromkeys(range(9), 40)
+    assert embedded_file("rosewood").is_file()
+    with pytest.raises(DataError, match="the package rosewood has no part 'train'; expected anomalies"):
+        build_task({**raw, "splits": {"test": {"embedded": {**source, "part": "train"}}}}, "This")
 
 
 def test_absent_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Typos hit the asked share of long plain words, one slip each, the same in every run."""
+"""Every noise hits the asked share of what it may touch, nothing else, and the same in every run."""
 
 from collections import Counter
 from random import Random
@@ -13,6 +13,8 @@ from rosewood.errors import DataError
 from rosewood.evaluation.noise import NOISES, noisy, typos
 
 TEXT = "Wonderful acting, although the PLOT doesn't hold (nothing new) under 2nd well-known scrutiny."
+CONTRACTED = f"{TEXT} It's clear we can't say they aren't bad; I'm sure it is fun, you will see, and we don't mind it."
+NESTED = [kind for kind in NOISES if kind != "typos"]
 
 
 def slip_kind(word: str, mistyped: str) -> str:
@@ -59,10 +61,6 @@ def test_words_with_non_letters_and_short_words_are_untouched(text: str) -> None
     assert typos(text, 1, Random(0)) == text
 
 
-def test_rate_zero_changes_nothing() -> None:
-    assert typos(TEXT, 0, Random(0)) == TEXT
-
-
 def test_share_and_mix_of_slips() -> None:
     words = ["language"] * 20_000
     mistyped = typos(" ".join(words), 0.3, Random(0)).split()
@@ -101,9 +99,97 @@ def test_spaces_and_word_count_survive_any_text(text: str, rate: float, seed: in
     assert changed == typos(text, rate, Random(seed))
 
 
+@pytest.mark.parametrize("kind", NOISES)
+@given(text=st.text(), strength=st.floats(0, 1), seed=st.integers())
+@settings(max_examples=60, deadline=None)
+def test_any_text_takes_any_noise(kind: str, text: str, strength: float, seed: int) -> None:
+    changed = NOISES[kind](text, strength, Random(seed))
+    changed.encode()  # no half of a character
+    assert changed == NOISES[kind](text, strength, Random(seed))
+    assert NOISES[kind](text, 0, Random(seed)) == text
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_noise_grows_with_strength_on_average(kind: str) -> None:
+    def words_left(strength: float) -> float:
+        texts = (NOISES[kind](CONTRACTED, strength, Random(seed)) for seed in range(40))
+        return sum((Counter(CONTRACTED.split()) & Counter(text.split())).total() for text in texts) / 40
+
+    left = [words_left(strength) for strength in (0, 0.25, 0.5, 0.75, 1)]
+    assert left[0] == len(CONTRACTED.split())
+    assert left == sorted(left, reverse=True) and len(set(left)) == 5
+
+
+@pytest.mark.parametrize("kind", ["keyboard", "case", "homoglyphs"])
+def test_what_is_touched_stays_touched_when_strength_grows(kind: str) -> None:
+    for seed in range(10):
+        before = CONTRACTED.split()
+        for strength in (0.2, 0.4, 0.6, 0.8, 1):
+            after = NOISES[kind](CONTRACTED, strength, Random(seed)).split()
+            for weaker, stronger, clean in zip(before, after, CONTRACTED.split(), strict=True):
+                assert weaker in (clean, stronger)
+            before = after
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_share_of_what_is_touched(kind: str) -> None:
+    text = "don't PLAY " * 4000
+    changed = NOISES[kind](text, 0.3, Random(0))
+    touched = {
+        "keyboard": sum(word.isupper() and word != "PLAY" for word in changed.split()) / 4000,
+        "case": sum(word not in ("don't", "PLAY") for word in changed.split()) / 8000,
+        "punctuation": sum(word[-1] in ",.;:!?" for word in changed.split()) / 8000,
+        "homoglyphs": sum(not word.isascii() for word in changed.split()) / 8000,
+        "dropped_words": 1 - len(changed.split()) / 8000,
+        "contractions": changed.count("do not") / 4000,
+    }
+    assert touched[kind] == pytest.approx(0.3, abs=0.02)
+
+
+def test_strength_one_by_hand() -> None:
+    def full(kind: str, text: str) -> set[str]:
+        return {NOISES[kind](text, 1, Random(seed)) for seed in range(200)}
+
+    assert full("keyboard", "“Maps!” a map 4you") == {
+        f"“{slip}!” a map 4you"
+        for at, letter in enumerate("Maps")
+        if at
+        for slip in ("Maps"[:at] + near + "Maps"[at + 1 :] for near in NEIGHBOURS[letter])
+    }
+    assert full("case", "an 映画 42") == {f"{word} 映画 42" for word in ("AN", "An", "aN")}
+    assert full("punctuation", "Well, (3.5) it 's . Don't") == {
+        f"Well 3.5 it{one} 's Don't{other}" for one in ",.;:!?" for other in ",.;:!?"
+    }
+    assert full("homoglyphs", "bab, 123 bbb") == {"bаb, 123 bbb"}
+    assert full("dropped_words", "one, two (three)!") == {"one, ()!", ", two ()!", ", (three)!"}
+    assert full("dropped_words", "alone.") == {"alone."}
+    assert full("contractions", "It's so. We do not know, don’t we? CAN'T!") == {
+        "It is so. We don't know, do not we? CANNOT!"
+    }
+
+
+def test_numbers_and_inner_marks_keep_their_points() -> None:
+    text = "3.5 of 1,000 at 10:30, a.m."
+    for seed in range(50):
+        changed = NOISES["punctuation"](text, 1, Random(seed))
+        assert "3.5" in changed and "1,000" in changed and "10:30" in changed and changed.endswith("a.m")
+
+
+def test_case_only_changes_case() -> None:
+    for seed in range(20):
+        assert NOISES["case"](CONTRACTED, 0.7, Random(seed)).lower() == CONTRACTED.lower()
+
+
+def test_dropping_keeps_order_and_one_word() -> None:
+    for seed in range(20):
+        kept = [int(word) for word in NOISES["dropped_words"]("1 2 3 4 5 6 7 8 9", 0.5, Random(seed)).split()]
+        assert kept == sorted(kept)
+        assert len(NOISES["dropped_words"]("1 2 3 4 5 6 7 8 9", 1, Random(seed)).split()) == 1
+
+
 def pairs() -> Dataset:
     features = Features({"id": Value("int64"), "one": Value("string"), "two": Value("string"), "label": ClassLabel(2)})
-    rows = {"id": list(range(20)), "one": [TEXT] * 20, "two": [TEXT] * 20, "label": [0, 1] * 10}
+    rows = {"id": list(range(20)), "one": [CONTRACTED] * 20, "two": [CONTRACTED] * 20, "label": [0, 1] * 10}
     return Dataset.from_dict(rows, features=features)
 
 
@@ -114,7 +200,7 @@ def test_only_the_text_fields_change(kind: str) -> None:
     assert changed.features == dataset.features
     assert changed["id"][:] == dataset["id"][:] and changed["label"][:] == dataset["label"][:]
     assert changed["one"][:] != dataset["one"][:] and changed["two"][:] != dataset["two"][:]
-    assert dataset["one"][:] == [TEXT] * 20
+    assert dataset["one"][:] == [CONTRACTED] * 20
     assert noisy(dataset, ["two"], kind, 0.5, seed=3)["one"][:] == dataset["one"][:]
 
 

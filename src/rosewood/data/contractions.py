@@ -13,11 +13,11 @@ _ENDINGS = {
     ("n't", " not"): "is are was were do does did has have had would could should must need",
     ("'s", " is"): "it that there here he she what who where how",
     ("'re", " are"): "you we they",
-    ("'ve", " have"): "I you we they would could should",
-    ("'ll", " will"): "I you he she it we they that there",
+    ("'ve", " have"): "i you we they would could should",
+    ("'ll", " will"): "i you he she it we they that there",
 }
 _IRREGULAR = {
-    "I'm": "I am",
+    "i'm": "i am",
     "let's": "let us",
     "can't": "cannot",
     "won't": "will not",
@@ -26,14 +26,13 @@ _IRREGULAR = {
 LONG_FORMS = _IRREGULAR | {
     word + short: word + long for (short, long), words in _ENDINGS.items() for word in words.split()
 }
-_OTHER_FORMS = {short.lower(): long for short, long in LONG_FORMS.items()}
-_OTHER_FORMS |= {long.lower(): short for short, long in LONG_FORMS.items()} | {"can not": "can't"}
+_OTHER_FORMS = LONG_FORMS | {long: short for short, long in LONG_FORMS.items()} | {"can not": "can't"}
 
 
 def _written(forms: Iterable[str]) -> Iterator[str]:
     # Not re.IGNORECASE, by which "ſ" and "İ" are also "s" and "i".
     for form in forms:
-        yield from (form.lower(), form[0].upper() + form[1:], form.upper())
+        yield from (form, form[0].upper() + form[1:], form.upper())
 
 
 def _pattern() -> re.Pattern[str]:

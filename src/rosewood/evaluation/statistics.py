@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest, rankdata, ttest_ind
+from scipy.stats import binomtest, rankdata, ttest_ind_from_stats
 
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import Floats
@@ -31,7 +31,9 @@ def welch(better: Sequence[float], baseline: Sequence[float]) -> float:
     ours, theirs = _runs(better, at_least=2), _runs(baseline, at_least=2)
     if np.ptp(ours) == np.ptp(theirs) == 0:
         return float((1 - np.sign(ours[0] - theirs[0])) / 2)
-    return float(ttest_ind(ours, theirs, equal_var=False, alternative="greater").pvalue)
+    # From the moments, because scipy warns about values that are all alike, as one side's may well be.
+    moments = (*mean_and_deviation(better), len(ours), *mean_and_deviation(baseline), len(theirs))
+    return float(ttest_ind_from_stats(*moments, equal_var=False, alternative="greater").pvalue)
 
 
 class PairedBootstrap(NamedTuple):
