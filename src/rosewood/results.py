@@ -1,5 +1,6 @@
 """Typed results on disk: what a run, its training and its evaluation leave behind as JSON."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version

@@ -78,10 +78,10 @@ def test_rare_words() -> None:
     often = {"the": 5, "film": 90}
     assert group_of("rare words", "The film!", frequency=often) == "no rare word"
     assert group_of("rare words", "...", frequency=often) == "no rare word"
-    assert group_of("rare words", "film " * 9 + "unseen", frequency=often) == "up to 10 % rare words"
-    assert group_of("rare words", "film " * 8 + "unseen", frequency=often) == "over 10 % rare words"
-    assert group_of("rare words", "film " * 9, "unseen", frequency=often) == "up to 10 % rare words"
-    assert group_of("rare words", "The film", frequency=dict(frequency)) == "over 10 % rare words"
+    assert group_of("rare words", "film " * 4 + "unseen", frequency=often) == "up to 20 % rare words"
+    assert group_of("rare words", "film " * 3 + "unseen", frequency=often) == "over 20 % rare words"
+    assert group_of("rare words", "film " * 4, "unseen", frequency=often) == "up to 20 % rare words"
+    assert group_of("rare words", "The film", frequency=dict(frequency)) == "over 20 % rare words"
 
 
 def test_columns() -> None:

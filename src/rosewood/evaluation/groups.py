@@ -122,7 +122,7 @@ def _rarity(words: Sequence[str], frequency: Mapping[str, int]) -> str:
     rare = sum(frequency.get(word, 0) < RARE_BELOW for word in words)
     if not rare:
         return "no rare word"
-    return "up to 10 % rare words" if 10 * rare <= len(words) else "over 10 % rare words"
+    return "up to 20 % rare words" if 5 * rare <= len(words) else "over 20 % rare words"
 
 
 def _check_length(kind: str, groups: Sequence[str], examples: int) -> None:
