@@ -1,6 +1,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
 .PHONY: demo test test-all check audit benchmark clean
 
@@ -8,10 +9,10 @@ demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews an
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
 
 test: $(INSTALLED)  ## the tests that need no data folder and little time
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(PARALLEL)
 
 test-all: $(INSTALLED)  ## every test; those on real data need ROSEWOOD_DATA
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m ""
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(PARALLEL) -m ""
 
 check: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check src tests benchmarks
