@@ -14,6 +14,7 @@ from rosewood.recipe import load_recipe, recipe_names
 from rosewood.shards import whole
 from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, tiny_bert, trained
+from tiny_lora import tiny_lora
 from two_processes import in_two_processes
 
 STEPS = 4  # three an epoch
@@ -21,6 +22,7 @@ SAM = {"objective.clean_weight": 0.0, "objective.perturbed_weight": 1.0, "object
 # Beyond the recipes as they are: what else can go wrong with parts of tensors, with reading and with accumulating.
 MORE: dict[str, tuple[str, dict[str, Any]]] = {
     "single weights": ("rose-ensemble", {"selection.level": "element"}),
+    "sketched risks": ("rose-ensemble", {"selection.risk_sketch": 3, "selection.probe_every": 2}),
     "masks for all outputs": ("mixout", {"anchors.0.level": "input_neuron"}),
     "path and read": ("freelb", {"selection": {"name": "rose", "order": "second"}}),
     "ascent alone and read": ("advweight", SAM | {"selection": "rose"}),
@@ -28,17 +30,23 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
     "teacher in training": ("smart", {"anchors.0.teacher_mode": "train", "selection": "rose"}),
 }
 ACCUMULATED = ["r-drop+rose-ensemble", "roast"]
-CASES = [*recipe_names(), *MORE, *(f"{name} in two parts" for name in ACCUMULATED)]
+ADAPTED = ["rose-ensemble", "wconsol", "mixout"]
+CASES = [
+    *recipe_names(),
+    *MORE,
+    *(f"{name} in two parts" for name in ACCUMULATED),
+    *(f"{name} on LoRA" for name in ADAPTED),
+]
 
 
 def run(case: str, folder: Path, batch: int, **settings: Any) -> Recording:
-    name, overrides = MORE.get(case, (case.removesuffix(" in two parts"), {}))
+    name, overrides = MORE.get(case, (case.removesuffix(" in two parts").removesuffix(" on LoRA"), {}))
     halves = 2 if case.endswith(" in two parts") else 1
     # Three classes and one token type: neither can be halved, and the second process has nothing of the latter.
-    model = tiny_bert(num_labels=3, type_vocab_size=1)
+    model = tiny_lora() if case.endswith(" on LoRA") else tiny_bert(num_labels=3, type_vocab_size=1)
     settings |= {"per_device_train_batch_size": batch // halves, "gradient_accumulation_steps": halves}
     with keyed_dropout(model), keyed_draws():
-        data = TinyData(size=24, classes=3)
+        data = TinyData(size=24, classes=model.config.num_labels)
         recipe = load_recipe(name, overrides)
         return trained(recipe, folder, model=model, data=data, max_steps=STEPS, logging_steps=1, **settings)
 

@@ -259,15 +259,15 @@ class RobustTrainer(Trainer):
     ) -> Tensor:
         assert self._engine is not None, "training_step runs inside train()"
         model.train()
-        if isinstance(model, FSDPModule):
+        wrapper = getattr(model, "_orig_mod", model)  # inside torch.compile's own
+        if isinstance(wrapper, FSDPModule):
             # A gradient that waits for the last micro-batch can neither be read nor kept apart.
-            model.set_requires_gradient_sync(True)
+            wrapper.set_requires_gradient_sync(True)
         inputs = self._prepare_inputs(inputs)
         call = self._call(model, num_items_in_batch)
         if self._engine.enter(self.state.global_step, call, self._training_steps):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
         # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
-        wrapper = getattr(model, "_orig_mod", model)  # inside torch.compile's own
         alone = wrapper.no_sync() if isinstance(wrapper, DistributedDataParallel) else nullcontext()
         with alone:
             loss = self._engine.micro_batch(call, inputs, self._moment(self._examples, self._parts()))
