@@ -11,7 +11,7 @@ from accelerate.state import AcceleratorState
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._dynamo.utils import counters
 
-from rosewood.recipe import recipe_names
+from rosewood.recipe import load_recipe, recipe_names
 from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
 from two_processes import in_two_processes
 
@@ -53,6 +53,28 @@ def compare(name: str, directory: Path, backend: str) -> None:
 def test_compiling_gives_the_same_weights(name: str, tmp_path: Path) -> None:
     """The compiled graph runs its own backward (aot), but the same kernels, so nothing may differ."""
     compare(name, tmp_path, "aot_eager")
+
+
+LATER = {
+    "a warm-up": {"selection.warmup_steps": 1},
+    "a part of the batch": {"selection.probe_fraction": 0.5, "objective.passes": 1},
+    "batches of several lengths": {},
+}
+
+
+@pytest.mark.parametrize(
+    "case", ["a warm-up", *(pytest.param(case, marks=pytest.mark.slow) for case in LATER if case != "a warm-up")]
+)
+def test_a_risk_is_read_from_graphs_that_were_compiled_for_one_backward(case: str, tmp_path: Path) -> None:
+    """The first backward through them keeps nothing, or they were compiled with their backward, for any length."""
+    data = [*TinyData(8), *TinyData(8, length=6 if "lengths" in case else 8, seed=1)]
+    recipe = load_recipe("rose-first", LATER[case])
+    settings: dict[str, Any] = {"data": data, "max_steps": 4, "train_sampling_strategy": "sequential"}
+    plain = trained(recipe, tmp_path, model=tiny_bert(layers=1), **settings)
+    compiled = trained(recipe, tmp_path, model=tiny_bert(layers=1), torch_compile_backend="aot_eager", **settings)
+    assert any(0 in masks.values() for masks in compiled.masks)
+    assert plain.masks == compiled.masks
+    assert not list(differing(weights(plain.model), weights(compiled.model)))
 
 
 def with_and_without(rank: int, name: str, folder: Path) -> list[dict[str, torch.Tensor]]:

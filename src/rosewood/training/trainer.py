@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DynamoBackend, broadcast_object_list
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch._functorch import config as functorch_settings
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
@@ -371,7 +372,8 @@ class RobustTrainer(Trainer):
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            result = super()._inner_training_loop(*args, **kwargs)
+            with self._compiled_graphs_kept():
+                result = super()._inner_training_loop(*args, **kwargs)
             self.history.flush()
             return result
         except BaseException:
@@ -381,6 +383,17 @@ class RobustTrainer(Trainer):
         finally:
             if self._engine is not None:
                 self._engine.finish()
+
+    @contextmanager
+    def _compiled_graphs_kept(self) -> Iterator[None]:
+        """Keep compiled code from giving away memory that a second backward over the same graph needs."""
+        compiled = self.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
+        if not compiled or not any(stage.selection.reads_apart(stage) for stage in self.recipe.all_stages()):
+            yield
+            return
+        # The setting is this thread's, so backwards must not run in another one.
+        with functorch_settings.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
+            yield
 
     def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._init_training_state(*args, **kwargs)
