@@ -1,5 +1,6 @@
 """A run directory that two processes write together, also across an interruption."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from transformers import TrainingArguments
 
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
+from rosewood.evaluation.classifier import load_classifier
 from rosewood.recipe import load_recipe
-from rosewood.results import RunInfo
+from rosewood.results import Lora, RunInfo
 from rosewood.training import interruption
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
+from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import tiny_bert
 from tiny_text import save_tiny_checkpoint
 from two_processes import in_two_processes
@@ -75,6 +78,41 @@ def test_one_signal_interrupts_both_and_the_resumed_run_ends_alike(plan: Plan, t
     histories = [(tmp_path / f"run-{name}" / "history.jsonl").read_text() for name in ("whole", "interrupted")]
     assert len(histories[0].splitlines()) == 10  # 40 examples, 8 a step, two epochs
     assert histories[0] == histories[1]
+
+
+def divided(rank: int, plan: Plan, output: Path) -> None:
+    allow_fsdp_on_cpu()
+    start_run(plan, output)
+
+
+def divided_and_interrupted(rank: int, plan: Plan, output: Path) -> None:
+    allow_fsdp_on_cpu()
+    interrupted(rank, plan, output)
+
+
+@pytest.mark.slow
+def test_a_divided_adapter_is_resumed_saved_and_merged(plan: Plan, tmp_path: Path) -> None:
+    plan = replace(plan, lora=Lora(rank=2, alpha=4, dropout=0.0, targets=["all-linear"]))
+    plan = replace(plan, arguments=plan.arguments | SHARDED)
+    for function in (divided, divided_and_interrupted):
+        (tmp_path / function.__name__).mkdir()
+        in_two_processes(function, tmp_path / function.__name__, plan, tmp_path / f"run-{function.__name__}")
+    runs = [tmp_path / "run-divided", tmp_path / "run-divided_and_interrupted"]
+    for file in ("model/model.safetensors", "adapter/adapter_model.safetensors"):
+        first, second = (load_file(run / file) for run in runs)
+        assert all(torch.equal(weight, second[name]) for name, weight in first.items())
+    merged, adapted = (load_classifier(str(runs[0] / kind))[0] for kind in ("model", "adapter"))
+    for name, weight in merged.named_parameters():
+        torch.testing.assert_close(weight, adapted.get_parameter(name), rtol=0, atol=1e-6)
+    query = "bert.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(merged.get_parameter(query), load_file(Path(plan.model) / "model.safetensors")[query])
+
+
+def test_one_process_has_nobody_to_share_with(plan: Plan, tmp_path: Path) -> None:
+    plan = replace(plan, arguments=plan.arguments | {"fsdp": True})
+    with pytest.raises(RunError, match="several processes, and this is one alone: start it with torchrun"):
+        start_run(plan, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def unaware(rank: int, folder: Path) -> None:

@@ -31,6 +31,7 @@ from datasets import Dataset
 from transformers import DataCollatorWithPadding, EarlyStoppingCallback, EvalPrediction, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import TrainOutput
+from transformers.training_args import ParallelMode
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.data.loading import fingerprint, load_split
@@ -221,9 +222,15 @@ def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float)
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
     stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
+    arguments = _arguments(plan, output, has_validation="validation" in data)
+    if arguments.fsdp and arguments.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise RunError(
+            "training.fsdp divides a model over several processes, and this is one alone: start it with "
+            "torchrun --nproc_per_node 2 -m rosewood train ..., or leave training.fsdp out"
+        )
     trainer = RobustTrainer(
         model=model,
-        args=_arguments(plan, output, has_validation="validation" in data),
+        args=arguments,
         recipe=plan.recipe,
         history_file=output / "history.jsonl",
         max_skipped_steps=plan.max_skipped_steps,
