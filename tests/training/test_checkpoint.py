@@ -90,6 +90,8 @@ def test_without_a_good_checkpoint_nothing_starts(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"checkpoint-6 is damaged: model\.safetensors does not have the checksum"):
         run(tmp_path, resume=True)
     assert (tmp_path / "checkpoint-6").is_dir(), "what might be rescued stays where it is"
+    with pytest.raises(NoGoodCheckpointError, match=r"there is no checkpoint .*checkpoint-7"):
+        run(tmp_path, resume=str(tmp_path / "checkpoint-7"))
 
 
 def test_a_checkpoint_without_checksums_is_used_if_it_is_named(tmp_path: Path, whole: dict[str, torch.Tensor]) -> None:

@@ -59,6 +59,8 @@ def newest_good(folder: Path) -> Path:
 
 def good_or_older(checkpoint: Path) -> Path:
     """This checkpoint or, if it is damaged, the newest older one beside it that is not."""
+    if not checkpoint.is_dir():
+        raise NoGoodCheckpointError(f"there is no checkpoint {checkpoint}")
     if not (checkpoint / CHECKSUMS).exists():
         warnings.warn(f"{checkpoint} has no {CHECKSUMS}: it is used as it is, unchecked", stacklevel=2)
         return checkpoint
