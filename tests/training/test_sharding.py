@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from rosewood.errors import RecipeError, RunError
@@ -109,6 +110,19 @@ def test_the_first_version_of_fsdp_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match="knows version 2"):
         UnderFirstVersion(model=tiny_bert(), args=arguments(tmp_path))
+
+
+def test_a_compiled_model_is_not_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Divided(RobustTrainer):
+        def create_accelerator_and_postprocess(self) -> None:
+            super().create_accelerator_and_postprocess()
+            self.is_fsdp_enabled = True
+
+    monkeypatch.setattr(Accelerator, "is_fsdp2", property(lambda self: True))
+    compiled = arguments(tmp_path)
+    compiled.torch_compile = True  # afterwards: at the start it would set the environment for all other tests
+    with pytest.raises(RunError, match="FSDP and torch_compile together"):
+        Divided(model=tiny_bert(), args=compiled)
 
 
 def test_fsdp_is_a_setting_like_any_other() -> None:

@@ -29,6 +29,7 @@ import torch
 import yaml
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, EarlyStoppingCallback, EvalPrediction, TrainingArguments
+from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import TrainOutput
 from transformers.training_args import ParallelMode
@@ -339,6 +340,7 @@ def _save_model(trainer: RobustTrainer, output: Path, what: str) -> None:
         trainer.save_model(str(staged_path(place)))
         if trainer.args.should_save:  # an adapter does not keep the names of the labels by itself
             trainer.model.config.save_pretrained(staged_path(place))
+            (staged_path(place) / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle; run.json says the same
 
 
 def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:

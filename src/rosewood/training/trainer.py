@@ -127,6 +127,11 @@ class RobustTrainer(Trainer):
                 "of FSDP, rosewood knows version 2 of torch 2.13 or newer: set fsdp_config={'version': 2, ...}, and "
                 f"update torch if it is older (this is {torch.__version__})"
             )
+        if self.is_fsdp_enabled and self.args.torch_compile:
+            raise RunError(
+                "FSDP and torch_compile together have not been tried (compiling renames the parameters that are "
+                "divided): choose one of them"
+            )
         if not self.is_deepspeed_enabled:
             return
         stages = self.recipe.all_stages()
@@ -403,6 +408,7 @@ class RobustTrainer(Trainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         if resume_from_checkpoint is not None and resume_from_checkpoint is not False:
             resume_from_checkpoint = self._good_checkpoint(resume_from_checkpoint)
+        self._skipped.reset()
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _good_checkpoint(self, wanted: str | Literal[True]) -> str:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 
+import torch
+
 from rosewood.errors import RosewoodError, RunError
 
 
@@ -24,8 +26,8 @@ def reading(checkpoint: str | None) -> Iterator[None]:
             f"{checkpoint} holds a Python object that could run code, or a damaged file; nothing of it was run. Do not "
             "use this checkpoint: remove its folder to continue from the one before it, or start a new run"
         ) from None
-    except RosewoodError:
-        raise
+    except (RosewoodError, MemoryError, torch.OutOfMemoryError):
+        raise  # not the checkpoint's fault
     except Exception as error:  # a damaged file can make transformers say anything
         raise RunError(
             f"the checkpoint {checkpoint} cannot be read: {error}\n"
