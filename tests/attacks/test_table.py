@@ -69,5 +69,5 @@ def test_one_row_a_model_with_bounds_where_time_ran_out() -> None:
     assert "pwws on films[/] test" in text
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
     assert cells[0] == ["one[/]", "1", "100.0", "0.0", "100.0", "0.0", "0.50", "12"]
-    assert cells[2] == ["two", "2", "100.0", "0.0 to 50.0", "100.0", "0.0", "0.50", "12"]
+    assert cells[2] == ["two", "2", "100.0", "0.0-50.0", "100.0", "0.0", "0.50", "12"]
     assert cells[1][2:4] == ["(21-100)", "(0-79)"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from junk import TEXTS
-from rosewood.cli import app, average, demo, evaluate, explain, listing, train  # noqa: F401  each adds its command
+from rosewood.cli import app, attack, average, demo, evaluate, explain, listing, train  # noqa: F401  each adds its command
 from rosewood.errors import RosewoodError
 
 WORDS = st.one_of(
@@ -27,6 +27,10 @@ OPTIONS = {
         *("--max-length", "--seed", "--early-stopping", "--output", "--trust-remote-code", "--nonsense"),
     ],
     "evaluate": ["--task", "--data-dir", "--size", "--batch-size", "--typo-rate", "--seed", "--trust-remote-code"],
+    "attack": [
+        *("--attack", "--set", "--lexicon", "--max-queries", "--max-seconds", "--task", "--split", "--data-dir"),
+        *("--examples", "--field", "--output", "--show", "--seed", "--batch-size", "--jobs", "--trust-remote-code"),
+    ],
     "average": ["--output", "--with-pretrained", "--weight"],
     "explain": ["--set", "--nonsense"],
     "list": [],

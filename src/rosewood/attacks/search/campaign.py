@@ -21,6 +21,9 @@ from rosewood.protocol import Attack
 from rosewood.results import AttackedExample
 from rosewood.scoring import Scorer, evaluating
 
+# Examples that are under way when time is up widen the bounds.
+TOGETHER_IN_A_HURRY = 8
+
 
 @dataclass(frozen=True)
 class Campaign:
@@ -52,6 +55,8 @@ class Campaign:
         """The rows of each block, in an order that is random but for the seed."""
         order = sorted(range(len(self.texts)), key=lambda row: (key(self.seed, self.texts[row]), row))
         size = self.attack.examples_together
+        if self.max_seconds is not None:
+            size = min(size, TOGETHER_IN_A_HURRY)
         return [order[start : start + size] for start in range(0, len(order), size)]
 
     @cached_property

@@ -12,7 +12,7 @@ from rosewood.results import AttackedExample, AttackReport, AttackSummary
 
 CAPTION = (
     "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
-    "words that changed, similarity (cosine of sentence vectors) to the original. Queries: mean per attacked example."
+    "words that changed, cosine of the sentence vectors to the original. Queries: mean per attacked example."
 )
 
 
@@ -21,7 +21,7 @@ def render(reports: Mapping[str, AttackReport]) -> Table:
     first = next(iter(reports.values()))
     table = Table(title=_title(first), caption=CAPTION)
     table.add_column("model", overflow="fold")
-    for column in ("n", "clean", "robust", "broken", "words", "similar", "queries"):
+    for column in ("n", "clean", "robust", "broken", "words", "cosine", "queries"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, report in reports.items():
         table.add_row(escape(name), *_cells(report.summary))
@@ -46,7 +46,7 @@ def _cells(summary: AttackSummary) -> list[str]:
 
 
 def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
-    value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f} to {100 * high:.1f}"
+    value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f}-{100 * high:.1f}"
     return f"{value}\n({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
 
 
