@@ -28,7 +28,8 @@ def robust_accuracy(
 
     At most `examples` are taken, at random, the same ones for every model under one seed. When time is up, the true
     figure for the examples that were begun lies between `robust_accuracy` and `robust_accuracy_at_most`, and
-    `robust_interval` covers both with 95 % confidence. Other settings are those of `attack`.
+    `robust_interval` goes from the low end of the one's 95 % interval to the high end of the other's. Other
+    settings are those of `attack`.
     """
     if examples is not None and examples < 1:
         raise RunError(f"examples must be at least 1, got {examples}")
