@@ -13,6 +13,10 @@ class DataError(RosewoodError):
     """Data that cannot be used; names file, row, what was expected and what came."""
 
 
+class AbsentError(DataError):
+    """Data that are not at hand, though nothing is wrong with them: no such file, no package, no Hub."""
+
+
 class RunError(RosewoodError):
     """A run directory that cannot be written, read or continued."""
 

@@ -85,9 +85,9 @@ BROKEN = {
         "{path}, item 2: expected a JSON object, got a number",
     ),
     "unknown ending": (
-        "a.txt",
+        "a.doc",
         "text",
-        "{path}: unknown file ending '.txt', expected one of .csv, .tsv, .jsonl, .json, .parquet",
+        "{path}: unknown file ending '.doc', expected one of .csv, .tsv, .jsonl, .json, .parquet, .txt",
     ),
 }
 

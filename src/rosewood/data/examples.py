@@ -10,6 +10,8 @@ from rosewood.errors import DataError, closest
 
 def examples(table: Table, task: Task, source: Source) -> Table:
     """The table with the task's texts, label ids and, after them, all other columns."""
+    if source.every_label is not None:
+        table = replace(table, columns={**table.columns, "label": [source.every_label] * len(table)})
     table = _drop_labels(_renamed(table, task, source), source)
     if source.drop_empty:
         table = table.take([i for i in range(len(table)) if all(_is_text(table.columns[f][i]) for f in task.text)])

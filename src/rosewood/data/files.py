@@ -173,6 +173,12 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
+def _read_lines(path: Path) -> Table:
+    """One text a line, without labels."""
+    lines = [(number, line) for number, line in enumerate(_read_text(path).split("\n"), start=1) if line.strip()]
+    return Table(str(path), {"text": [line for _, line in lines]}, [number for number, _ in lines])
+
+
 def _read_parquet(path: Path) -> Table:
     try:
         table = pq.ParquetFile(path).read()
@@ -198,4 +204,5 @@ _READERS: dict[str, Callable[[Path], Table]] = {
     ".jsonl": _read_jsonl,
     ".json": _read_json,
     ".parquet": _read_parquet,
+    ".txt": _read_lines,
 }

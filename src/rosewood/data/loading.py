@@ -19,7 +19,7 @@ from rosewood.data.hub import read_hub
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.table import Table
 from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, Task, build_task, label_key
-from rosewood.errors import DataError, closest
+from rosewood.errors import AbsentError, DataError, closest
 
 DATA_VARIABLE = "ROSEWOOD_DATA"
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -47,6 +47,19 @@ def load_split(
 def available_splits(task: Task, data_dir: str | Path | None = None) -> list[str]:
     """The splits whose source is at hand; a split on the Hub counts, whether the Hub answers or not."""
     return [name for name in task.splits if _at_hand(task, name, _root(data_dir))]
+
+
+def origin(task: Task, split: str, data_dir: str | Path | None = None) -> str:
+    """Where `load_split` takes a split from, in a few words."""
+    rule = task.split(split).carve
+    if rule:
+        return f"{rule.share:.0%} of {rule.source}, {origin(task, rule.source, data_dir)}"
+    source = _source(task, split, _root(data_dir))
+    if isinstance(source, FolderSource):
+        return f"folder: {source.file}{f' ({source.key})' if source.key else ''}"
+    if isinstance(source, HubSource):
+        return f"hub: {' '.join(filter(None, [source.dataset, source.config, source.split]))}"
+    return f"package: {source.package} ({source.part})"
 
 
 def fingerprint(dataset: datasets.Dataset) -> str:
@@ -123,7 +136,7 @@ def _source(task: Task, name: str, root: Path | None) -> FolderSource | Embedded
         return split.folder
     source = split.embedded or split.hub
     if source is None:
-        raise DataError(
+        raise AbsentError(
             f"split {name} of task {task.name} is a file in the data folder: name the folder with --data-dir "
             f"or {DATA_VARIABLE}"
         )
@@ -140,7 +153,27 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
             embedded_file(source.package)
     except DataError:
         return False
-    return not isinstance(source, FolderSource) or is_file((root or Path()) / source.file)
+    return not isinstance(source, FolderSource) or bool(_files(source, root))
+
+
+def _files(source: FolderSource, root: Path | None) -> list[Path]:
+    """The file, or those that fit the pattern, by name."""
+    path = (root or Path()) / source.file
+    if is_file(path):
+        return [path]
+    if root is None or Path(source.file).is_absolute() or not set("*?[").intersection(source.file):
+        return []
+    return sorted(filter(is_file, root.glob(source.file)))
+
+
+def _read_files(files: list[Path], source: FolderSource) -> Table:
+    tables = [read_file(file, source.key) for file in files]
+    if len(tables) == 1:
+        return tables[0]
+    names = dict.fromkeys(name for table in tables for name in table.columns)
+    columns = {name: [v for t in tables for v in t.columns.get(name, [None] * len(t))] for name in names}
+    columns["file"] = [file.stem for file, table in zip(files, tables, strict=True) for _ in range(len(table))]
+    return Table(source.file, columns, range(1, len(columns["file"]) + 1), unit="row of all files together")
 
 
 def _read(task: Task, name: str, root: Path | None) -> Table:
@@ -151,11 +184,12 @@ def _read(task: Task, name: str, root: Path | None) -> Table:
         file = f" a folder that has {split.folder.file}" if split.folder else " your own files"
         hint = f"check the connection, or point --data-dir or {DATA_VARIABLE} at{file}"
         return examples(read_hub(source, hint), task, source)
-    path = (root or Path()) / source.file
-    if not is_file(path):
+    files = _files(source, root)
+    if not files:
+        path = (root or Path()) / source.file
         instead = " or leave the data folder out to use the Hub" if split.hub else ""
-        raise DataError(f"{path}: no such file (split {name} of task {task.name}); put it there{instead}")
-    return examples(read_file(path, source.key), task, source)
+        raise AbsentError(f"{path}: no such file (split {name} of task {task.name}); put it there{instead}")
+    return examples(_read_files(files, source), task, source)
 
 
 def _table(task: Task, name: str, root: Path | None) -> Table:

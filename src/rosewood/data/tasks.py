@@ -45,10 +45,15 @@ class Source(_Strict):
     """Raw labels whose rows are left out, such as SNLI's pairs without agreement."""
     drop_empty: bool = False
     """Leave out rows with an empty text instead of refusing them: for public sets only."""
+    every_label: str | None = None
+    """The label of all rows, where the source has no column of labels."""
 
 
 class FolderSource(Source):
-    """A file in the data folder, or anywhere if its path is absolute; the ending gives the format."""
+    """A file in the data folder, or anywhere if its path is absolute; the ending gives the format.
+
+    A pattern such as `amazon/*.tsv` reads several files as one; the column `file` then says which.
+    """
 
     file: str
     key: str | None = None
@@ -60,6 +65,8 @@ class HubSource(Source):
     dataset: str
     config: str | None = None
     split: str
+    revision: str | None = None
+    """Such as refs/convert/parquet, the Hub's own export of a dataset that is stored as a script."""
 
 
 class EmbeddedSource(Source):

@@ -1,0 +1,167 @@
+"""A suite is one YAML file: the sets that a model's robustness is measured on, and what each of them is measured for."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rosewood import strict_yaml
+from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, Split, Task, load_task
+from rosewood.errors import DataError, closest
+
+Role = Literal["reference", "clean", "shift", "adversarial", "anomaly"]
+Place = Literal["folder", "hub", "embedded"]
+Strength = Annotated[float, Field(gt=0, le=1)]
+INSIDE, OUTSIDE = "inside", "outside"
+_FOLDER = Path(__file__).parent / "suites"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SuiteSet(_Strict):
+    """One set: up to three sources, or a split of a task, or the reason why nobody can load it.
+
+    Roles: `reference` is training text, from which word frequencies and the features of each class are taken;
+    `anomaly` is text that the model was not made for, without labels.
+    """
+
+    role: Role
+    title: str
+    folder: FolderSource | None = None
+    hub: HubSource | None = None
+    embedded: EmbeddedSource | None = None
+    task: str | None = None
+    split: str | None = None
+    absent: str | None = None
+    text: list[str] | None = Field(default=None, min_length=1, max_length=2)
+    """Its text columns, where they are not those of the suite."""
+    labels: list[str] | None = Field(default=None, min_length=2)
+    """Its labels, where they are not those of the suite: each is one of them, or merges several."""
+    examples: dict[Place, Annotated[int, Field(gt=0)]] = {}
+    """How many rows it has, by where they come from."""
+    sample: Annotated[int, Field(gt=0)] | None = None
+    """A seeded sample of this size is enough."""
+    max_length: Annotated[int, Field(gt=0)] | None = None
+    """Tokens of a text (or pair) that the model sees, where they are not those of the suite."""
+    groups: list[str] = []
+    """Columns whose values are groups, such as the method that made a row."""
+    counted: bool = True
+    """Whether it belongs to the published suite, and so to its averages."""
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> "SuiteSet":
+        given = [bool(self.folder or self.hub or self.embedded), self.task is not None, self.absent is not None]
+        if sum(given) != 1:
+            raise ValueError("needs either a source (folder, hub, embedded), or a task, or the reason why it is absent")
+        if (self.task is None) != (self.split is None):
+            raise ValueError("task and split belong together")
+        return self
+
+
+class SuiteNoise(_Strict):
+    """Noise of several kinds and strengths on one of the sets."""
+
+    of: str
+    kinds: list[str] = Field(min_length=1)
+    strengths: list[Strength] = Field(min_length=1)
+    sample: Annotated[int, Field(gt=0)] = 1000
+
+
+class Suite(_Strict):
+    """What RoAST or ROSE or anybody else evaluates on."""
+
+    name: str
+    title: str
+    text: list[str] = Field(default=[], max_length=2)
+    labels: list[str] = []
+    merge: dict[str, list[str]] = {}
+    """A label of some sets -> the labels of the suite that it stands for, such as not_entailment."""
+    replace: dict[str, str] = {}
+    max_length: Annotated[int, Field(gt=0)] = 128
+    sets: dict[str, SuiteSet] = Field(min_length=1)
+    inside: list[str] = []
+    """The sets that anomalies are to be told from: the first that is at hand."""
+    noise: SuiteNoise | None = None
+    notes: list[str] = []
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of its sets; a model is measured on those of its own."""
+        return list(dict.fromkeys(each.task for each in self.sets.values() if each.task is not None))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Suite":
+        problems = [f"inside names {name!r}, which is not a set" for name in self.inside if name not in self.sets]
+        if self.noise and self.noise.of not in self.sets:
+            problems.append(f"noise is put on {self.noise.of!r}, which is not a set")
+        known = set(self.labels)
+        problems += [
+            f"merge: {label} stands for {part!r}, which is not a label"
+            for label, parts in self.merge.items()
+            for part in parts
+            if part not in known
+        ]
+        for name, each in self.sets.items():
+            if each.task is None and each.absent is None and not (each.text or self.text):
+                problems.append(f"set {name}: no text columns, neither its own nor the suite's")
+            problems += [
+                f"set {name}: its label {label!r} is neither one of the suite nor merged from them"
+                for label in each.labels or []
+                if label not in known and label not in self.merge
+            ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def task_of(self, name: str) -> tuple[Task, str]:
+        """A set as a split of a task: what `load_split` takes."""
+        each = self.sets[name]
+        if each.task is not None and each.split is not None:
+            return load_task(each.task), each.split
+        sources = {place: getattr(each, place) for place in ("folder", "hub", "embedded")}
+        if each.role == "anomaly":
+            sources = {place: _unlabelled(source) for place, source in sources.items()}
+        task = Task(
+            name=self.name,
+            title=each.title,
+            text=each.text or self.text,
+            labels=[INSIDE, OUTSIDE] if each.role == "anomaly" else each.labels or self.labels,
+            replace=self.replace,
+            splits={name: Split(role="shift", **sources)},
+        )
+        return task, name
+
+
+def _unlabelled(source: FolderSource | HubSource | EmbeddedSource | None) -> Any:
+    """Whatever the source calls a label has no meaning here."""
+    return source and source.model_copy(update={"every_label": OUTSIDE})
+
+
+def suite_names() -> list[str]:
+    """The names of the suites that Rosewood ships."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+def load_suite(name: str | Path) -> Suite:
+    """Load a shipped suite by its name, or any suite by the path of its YAML file."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        if str(name) not in suite_names():
+            raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), suite_names())}")
+        path = _FOLDER / f"{name}.yaml"
+    try:
+        return Suite.model_validate(strict_yaml.read(path))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file, expected the YAML file of a suite") from None
+    except (yaml.YAMLError, OSError) as error:
+        raise DataError(f"{path} cannot be read as YAML: {error}") from None
+    except ValidationError as error:
+        problems = [
+            f"  {'.'.join(map(str, found['loc'])) or 'suite'}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors()
+        ]
+        raise DataError("\n".join([f"{path} is not a valid suite:", *problems])) from None
