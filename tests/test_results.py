@@ -61,7 +61,7 @@ def test_loads_what_it_saved(result: Evaluation | RunInfo | Metrics, tmp_path: P
     path = tmp_path / "new folder" / "result.json"
     result.save(path)
     assert type(result).load(path) == result
-    assert json.loads(path.read_text())["version"] == 1
+    assert json.loads(path.read_text())["version"] == type(result).newest
 
 
 def test_a_run_records_the_versions_that_can_change_its_result() -> None:
@@ -146,9 +146,39 @@ def test_damaged_file(text: str, reason: str, tmp_path: Path) -> None:
 
 def test_another_kind_of_result_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    evaluation().save(path)
+    run_info().save(path)
     with pytest.raises(RunError, match="damaged or of another kind"):
         Metrics.load(path)
+
+
+def test_an_evaluation_of_the_first_version_still_loads(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    first = {
+        "version": 1,
+        "model": "m",
+        "task": "sst2",
+        "created": "2026-01-01T00:00:00Z",
+        "size": None,
+        "seed": 0,
+        "max_length": 128,
+        "typo_rate": 0.3,
+        "sets": [
+            {
+                "name": "test",
+                "role": "clean",
+                "examples": 10,
+                "accuracy": 0.8,
+                "interval": [0.49, 0.943],
+                "ece": 0.1,
+                "brier": 0.3,
+                "nll": 0.45,
+            }
+        ],
+        "missing": [{"name": "imdb", "role": "shift", "reason": "no file"}],
+    }
+    path.write_text(json.dumps(first))
+    loaded = Evaluation.load(path)
+    assert (loaded.version, loaded.suite, loaded.sets[0].accuracy, loaded.sets[0].worst) == (1, None, 0.8, None)
 
 
 def test_a_newer_format_is_refused_whatever_its_fields(tmp_path: Path) -> None:

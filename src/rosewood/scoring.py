@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, cast
@@ -15,6 +16,7 @@ from rosewood.errors import RunError
 
 Row = tuple[str, ...]
 """The texts of one example: one, or two of a pair."""
+_CHUNK = 2048  # texts that are tokenized at a time
 
 
 class Scored(NamedTuple):
@@ -53,7 +55,8 @@ class Scorer:
         order = sorted(range(len(texts)), key=lambda row: -len(encoded["input_ids"][row]))
         for start in range(0, len(order), self.batch_size):
             rows = order[start : start + self.batch_size]
-            yield Scored(rows, self._forward({key: [values[row] for row in rows] for key, values in encoded.items()}))
+            batch = {key: [values[row].tolist() for row in rows] for key, values in encoded.items()}
+            yield Scored(rows, self._forward(batch))
 
     def visible(self, texts: Row, field: int) -> int:
         """How many characters of one text reach the model before truncation cuts the rest."""
@@ -67,9 +70,15 @@ class Scorer:
         own = [i for i, sequence in enumerate(encoded.sequence_ids(0)) if sequence == field]
         return max((encoded["offset_mapping"][0][i][1] for i in own), default=0)
 
-    def _encode(self, texts: Sequence[Row]) -> dict[str, list[list[int]]]:
-        columns = [list(column) for column in zip(*texts, strict=True)]
-        return dict(self.tokenizer(*columns, truncation=True, max_length=self.max_length))
+    def _encode(self, texts: Sequence[Row]) -> dict[str, list[NDArray[np.int32]]]:
+        """Token ids as arrays: as lists, those of 100,000 texts take a gigabyte."""
+        encoded: dict[str, list[NDArray[np.int32]]] = defaultdict(list)
+        for start in range(0, len(texts), _CHUNK):
+            columns = [list(column) for column in zip(*texts[start : start + _CHUNK], strict=True)]
+            found = self.tokenizer(*columns, truncation=True, max_length=self.max_length)
+            for key, values in found.items():
+                encoded[key] += [np.array(ids, dtype=np.int32) for ids in values]
+        return encoded
 
     @torch.inference_mode()
     def _forward(self, batch: dict[str, list[list[int]]]) -> NDArray[np.float32]:
@@ -106,7 +115,7 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
         )
     id2label = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
     names = [id2label[number] for number in range(len(labels))]
-    if names == [f"LABEL_{number}" for number in range(len(names))]:
+    if unnamed(config):
         return list(range(len(labels)))
     folded = [name.casefold() for name in names]
     wanted = [label.casefold() for label in labels]
@@ -117,3 +126,9 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
             "in the order of its outputs."
         )
     return [folded.index(label) for label in wanted]
+
+
+def unnamed(config: PretrainedConfig) -> bool:
+    """Whether the outputs have only the names that transformers gives them: LABEL_0, LABEL_1, …"""
+    names = cast(dict[int, str], config.id2label)
+    return all(name == f"LABEL_{number}" for number, name in names.items())

@@ -1,4 +1,4 @@
-"""A suite is one YAML file: the sets that a model's robustness is measured on, and what each of them is measured for."""
+"""A suite is one YAML file: the sets that robustness is measured on, and what each of them is measured for."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -113,6 +113,9 @@ class Suite(_Strict):
                 for label in each.labels or []
                 if label not in known and label not in self.merge
             ]
+            stood_for = [part for label in each.labels or [] for part in self.merge.get(label, [label])]
+            if each.labels and sorted(stood_for) != sorted(self.labels):
+                problems.append(f"set {name}: its labels must stand for each label of the suite once")
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -1,6 +1,10 @@
-"""Class scores of a model for a dataset, each distinct text computed once."""
+"""Class scores of a model for texts, each distinct text computed once however often it is asked for."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -8,7 +12,65 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.scoring import Scorer, evaluating
+from rosewood.evaluation.features import HeadInputs
+from rosewood.evaluation.prediction_cache import PredictionCache
+from rosewood.scoring import Row, Scorer, evaluating
+
+Floats = NDArray[np.float32]
+
+
+class Question(NamedTuple):
+    """The texts of an example, and how many tokens of them the model sees."""
+
+    texts: Row
+    max_length: int
+
+
+class Answers:
+    """The logits of questions, and the features of some."""
+
+    def __init__(self, rows: dict[Question, int], logits: Floats, feature_rows: dict[int, int], features: Floats):
+        self._rows, self._logits = rows, logits
+        self._feature_rows, self._features = feature_rows, features
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, question: Question) -> bool:
+        return question in self._rows
+
+    def logits(self, questions: Sequence[Question]) -> Floats:
+        """`(questions, classes)`."""
+        return self._logits[[self._rows[each] for each in questions]]
+
+    def features(self, questions: Sequence[Question]) -> Floats:
+        """What the last layer sees, `(questions, dimensions)`; only of questions that asked for it."""
+        return self._features[[self._feature_rows[self._rows[each]] for each in questions]]
+
+
+def answer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    questions: Iterable[Question],
+    featured: Iterable[Question] = (),
+    batch_size: int = 64,
+    cache: PredictionCache | None = None,
+    progress: bool = True,
+) -> Answers:
+    """Run the model once on each distinct question, and keep the features of those in `featured`.
+
+    Texts are batched by length, so that little is spent on padding. What the cache holds is not run again, and what is
+    run goes into it. The training mode of every module is put back afterwards.
+    """
+    rows = {question: row for row, question in enumerate(dict.fromkeys(questions))}
+    wanted = {rows[question] for question in featured}
+    pass_ = _Pass(model, tokenizer, list(rows), sorted(wanted), batch_size)
+    if cache is not None:
+        pass_.recall(cache)
+    pass_.run(progress)
+    if cache is not None:
+        pass_.remember(cache)
+    return Answers(rows, pass_.logits, pass_.feature_rows, pass_.features)
 
 
 def predict(
@@ -19,20 +81,83 @@ def predict(
     max_length: int = 128,
     batch_size: int = 64,
     progress: bool = True,
-) -> NDArray[np.float32]:
-    """Logits (examples, classes) in the order of the dataset, computed on the model's device.
+) -> Floats:
+    """Logits (examples, classes) in the order of the dataset, computed on the model's device."""
+    texts = zip(*(dataset[field][:] for field in task_fields), strict=True)
+    questions = [Question(row, max_length) for row in texts]
+    return answer(model, tokenizer, questions, batch_size=batch_size, progress=progress).logits(questions)
 
-    Texts are batched by length, so that little is spent on padding, and repeated texts (or text
-    pairs) run once. The training mode of every module is put back afterwards.
-    """
-    scorer = Scorer(model, tokenizer, max_length, batch_size)
-    texts = list(zip(*(dataset[field][:] for field in task_fields), strict=True))
-    distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    logits = np.empty((len(distinct), scorer.classes), dtype=np.float32)
-    # The bar appears on a terminal only, and only for work of more than 2 s.
-    bar = tqdm(total=len(distinct), desc="predict", unit="text", delay=2, disable=None if progress else True)
-    with bar, evaluating(model):
-        for batch in scorer.batches(list(distinct)):
-            logits[batch.rows] = batch.logits
-            bar.update(len(batch.rows))
-    return logits[[distinct[text] for text in texts]]
+
+class _Pass:
+    """One run of the model over distinct questions."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        questions: Sequence[Question],
+        featured: Sequence[int],
+        batch_size: int,
+    ) -> None:
+        self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
+        self.questions = questions
+        self.todo = list(range(len(questions)))
+        self.logits = np.empty((len(questions), int(model.config.num_labels or 0)), dtype=np.float32)
+        self.feature_rows = {row: place for place, row in enumerate(featured)}
+        self.features = np.empty((0, 0), dtype=np.float32)
+        self._scorers = {
+            (limit, texts): Scorer(model, tokenizer, limit, batch_size)
+            for limit, texts in dict.fromkeys((each.max_length, len(each.texts)) for each in questions)
+        }
+
+    def run(self, progress: bool) -> None:
+        # The bar appears on a terminal only, and only for work of more than 2 s.
+        bar = tqdm(total=len(self.todo), desc="predict", unit="text", delay=2, disable=None if progress else True)
+        kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for row in self.todo:
+            kinds[self.questions[row].max_length, len(self.questions[row].texts)].append(row)
+        with bar, evaluating(self.model), HeadInputs(self.model, active=bool(self.feature_rows)) as head:
+            for kind, rows in kinds.items():
+                for batch in self._scorers[kind].batches([self.questions[row].texts for row in rows]):
+                    done = [rows[place] for place in batch.rows]
+                    self.logits[done] = batch.logits
+                    self._keep_features(done, head)
+                    bar.update(len(done))
+
+    def _keep_features(self, rows: Sequence[int], head: HeadInputs) -> None:
+        wanted = [place for place, row in enumerate(rows) if row in self.feature_rows]
+        if wanted:
+            found = head.latest()
+            self._make_room(found.shape[1])
+            self.features[[self.feature_rows[rows[place]] for place in wanted]] = found[wanted]
+
+    def _make_room(self, dimensions: int) -> None:
+        if not self.features.size:
+            self.features = np.empty((len(self.feature_rows), dimensions), dtype=np.float32)
+
+    def recall(self, cache: PredictionCache) -> None:
+        """Take what is known already."""
+        keys = [cache.key(each.texts, each.max_length) for each in self.questions]
+        known = cache.logits(keys)
+        featured = [keys[row] for row in self.feature_rows]
+        known_features = cache.features(featured)
+        have = {key for key in featured if key in known_features}
+        self.todo = [
+            row for row, key in enumerate(keys) if key not in known or (row in self.feature_rows and key not in have)
+        ]
+        left = set(self.todo)
+        for row, key in enumerate(keys):
+            if row not in left:
+                self.logits[row] = known[key]
+                if row in self.feature_rows:
+                    self._make_room(len(known_features[key]))
+                    self.features[self.feature_rows[row]] = known_features[key]
+
+    def remember(self, cache: PredictionCache) -> None:
+        """Leave what was computed for the next time."""
+        if not self.todo:
+            return
+        keys = [cache.key(self.questions[row].texts, self.questions[row].max_length) for row in self.todo]
+        places = [place for place, row in enumerate(self.todo) if row in self.feature_rows]
+        features = self.features[[self.feature_rows[self.todo[place]] for place in places]]
+        cache.add(keys, self.logits[self.todo], [keys[place] for place in places], features)

@@ -1,120 +1,155 @@
-"""The robustness evaluation of one model on one task: clean, shifted, adversarial and noisy text."""
+"""The robustness evaluation of one model: load every set, run each distinct text once, measure."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
-import numpy as np
-from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.data.loading import load_split
+from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation import metrics
-from rosewood.evaluation.noise import noisy
-from rosewood.evaluation.predict import predict
-from rosewood.intervals import wilson_interval
-from rosewood.results import Evaluation, MissingSet, Role, SetResult
-from rosewood.scoring import label_columns
+from rosewood.evaluation.groups import word_frequency
+from rosewood.evaluation.live_attacks import prepared_attacks, run_attacks
+from rosewood.evaluation.means import means
+from rosewood.evaluation.measure import Measured, measure
+from rosewood.evaluation.outside import anomaly_results, telling_sets
+from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
+from rosewood.evaluation.predict import Answers, answer
+from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
+from rosewood.evaluation.predictions_file import predictions_file
+from rosewood.evaluation.sets import LoadedSet, load_sets
+from rosewood.results import Evaluation, MissingSet
+from rosewood.scoring import label_columns, unnamed
 
-_ROLES: dict[str, Role] = {"test": "clean", "shift": "shift", "adversarial": "adversarial"}
-
-
-class EvaluationSet(NamedTuple):
-    """A set to evaluate on; its data is loaded only when its turn comes."""
-
-    name: str
-    role: Role
-    load: Callable[[], Dataset]
+CACHE = "cache"
+_UNLABELLED = ("anomaly", "reference")
 
 
 def evaluate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    task: Task,
+    suite: str | Path | Suite | Task,
     data_dir: str | Path | None = None,
     size: int | None = None,
     batch_size: int = 64,
-    max_length: int = 128,
+    max_length: int | None = None,
     typo_rate: float = 0.3,
     seed: int = 0,
+    *,
+    task: str | None = None,
+    groups: Sequence[str] = (),
+    attacks: Sequence[str] = (),
+    attack_examples: int = 100,
+    output: str | Path | None = None,
+    fresh: bool = False,
 ) -> Evaluation:
-    """Accuracy and calibration on every evaluation set of the task, and on its test set with typos.
+    """Evaluate a classifier on a suite (by name, YAML file or object), or on the evaluation sets of a task.
 
-    A set whose data cannot be used is listed as missing, with the reason. `size` takes that many
-    examples of each set at most. The model must have the task's labels, in any order.
+    The model must have the labels of the suite, in any order. A set that is not at hand is listed as missing, with the
+    reason; data that cannot be used are an error. `size` takes that many examples of each set at most; `task` chooses
+    the sets of a suite over several tasks; `groups` are columns of the data to show the accuracy by; `attacks` are run
+    live on `attack_examples` examples of the clean set. With `output`, evaluation.json and predictions.parquet are
+    written there, and predictions are kept in a cache there, which `fresh` ignores.
     """
-    columns = label_columns(model.config, task.labels)
-    _check(task, typo_rate)
-    sets: list[SetResult] = []
-    missing: list[MissingSet] = []
-    load = partial(load_split, task, data_dir=data_dir, size=size, seed=seed)
-    for name, role, load_set in _sets(task, load, typo_rate, seed):
-        try:
-            dataset = load_set()
-        except DataError as error:
-            missing.append(MissingSet(name=name, role=role, reason=str(error)))
-            continue
-        logits = predict(model, tokenizer, dataset, task.text, max_length, batch_size)
-        sets.append(_measured(name, role, logits[:, columns], dataset["label"][:]))
-    if not sets:
-        raise _nothing_usable(task, missing)
-    return Evaluation(
+    plan = _plan(suite, task, typo_rate)
+    columns = _columns(model, plan)
+    armed = prepared_attacks(attacks, plan, data_dir, seed)
+    longest = tokenizer.model_max_length
+    loaded, missing = load_sets(plan, data_dir, size, seed, groups, max_length, longest)
+    labelled = [each for each in loaded if each.planned.role not in _UNLABELLED]
+    if not labelled:
+        raise _nothing_usable(plan, missing)
+
+    checkpoint = checkpoint_fingerprint(model, tokenizer)
+    cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
+    telling = telling_sets(loaded, plan.inside)
+    answers = answer(
+        model,
+        tokenizer,
+        (question for each in [*labelled, *telling] for question in each.questions),
+        (question for each in telling for question in each.questions),
+        batch_size,
+        cache,
+    )
+    frequency = _frequency(loaded)
+    measured = [measure(each, answers.logits(each.questions)[:, columns], plan, frequency, seed) for each in labelled]
+    if output is not None:
+        _write_predictions(Path(output), plan, labelled, measured, loaded, answers, columns)
+    results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
+    evaluation = Evaluation(
         model=model.name_or_path or type(model).__name__,
-        task=task.name,
+        task=plan.name,
+        suite=plan.suite,
+        labels=_output_names(model, plan, columns),
+        checkpoint=checkpoint,
         size=size,
         seed=seed,
-        max_length=max_length,
-        typo_rate=typo_rate,
-        sets=sets,
+        max_length=max_length or min(plan.max_length, longest),
+        typo_rate=typo_rate if plan.suite is None else None,
+        sets=results,
         missing=missing,
+        anomalies=anomalies,
+        means=means(results, anomalies, missing),
+        attacks=run_attacks(model, tokenizer, armed, labelled, data_dir, attack_examples, batch_size, seed),
     )
+    if output is not None:
+        evaluation.save(Path(output) / "evaluation.json")
+    return evaluation
 
 
-def _check(task: Task, typo_rate: float) -> None:
-    if not 0 <= typo_rate <= 1:
-        raise RunError(f"typo_rate is a share of words, from 0 to 1; got {typo_rate}.")
-    if "typos" in task.splits:
-        raise DataError(
-            f"task {task.name} has a split called typos, the name of the test set with typos: rename the split."
+def _plan(suite: str | Path | Suite | Task, task: str | None, typo_rate: float) -> Plan:
+    if isinstance(suite, Task):
+        return plan_of_task(suite, typo_rate)
+    return plan_of_suite(suite if isinstance(suite, Suite) else load_suite(suite), task)
+
+
+def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
+    """The model's output for each label; on a suite, outputs without names are not guessed at."""
+    if plan.suite is not None and unnamed(model.config):
+        raise RunError(
+            f"the outputs of the model have no names, and the suite {plan.suite} has the labels "
+            f"{', '.join(plan.labels)}. Say which output is which: --labels {','.join(plan.labels)} (in the order of "
+            "the outputs), or id2label in the model's config.json."
         )
+    return label_columns(model.config, plan.labels)
 
 
-def _sets(task: Task, load: Callable[[str], Dataset], typo_rate: float, seed: int) -> Iterator[EvaluationSet]:
-    for name, split in task.splits.items():
-        if split.role in _ROLES:
-            yield EvaluationSet(name, _ROLES[split.role], partial(load, name))
-    clean = "test" if "test" in task.splits else "validation"
-    if clean == "validation" and clean in task.splits:
-        # Better than nothing, and called by its name: a user's own files often have no test set.
-        yield EvaluationSet(clean, "clean", partial(load, clean))
-    if clean in task.splits:
-
-        def mistyped() -> Dataset:
-            return noisy(load(clean), task.text, "typos", typo_rate, seed)
-
-        yield EvaluationSet("typos", "noise", mistyped)
+def _output_names(model: PreTrainedModel, plan: Plan, columns: Sequence[int]) -> dict[str, str]:
+    names = cast(dict[int, str], model.config.id2label)
+    return {label: names[column] for label, column in zip(plan.labels, columns, strict=True)}
 
 
-def _nothing_usable(task: Task, missing: list[MissingSet]) -> DataError:
-    if not missing:
-        return DataError(f"task {task.name} has no test, shift or adversarial split: add one to evaluate on.")
+def _frequency(loaded: Sequence[LoadedSet]) -> Mapping[str, int] | None:
+    reference = next((each for each in loaded if each.planned.role == "reference"), None)
+    return None if reference is None else word_frequency(text for row in reference.rows for text in row)
+
+
+def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
+    kind = "task" if plan.suite is None else "suite"
     reasons = "\n".join(dict.fromkeys(each.reason for each in missing))
-    return DataError(f"no evaluation set of task {task.name} can be used:\n{reasons}")
+    return DataError(f"no evaluation set of {kind} {plan.suite or plan.name} can be used:\n{reasons}")
 
 
-def _measured(name: str, role: Role, logits: np.ndarray, labels: list[int]) -> SetResult:
-    probabilities = metrics.softmax(logits)
-    accuracy = metrics.accuracy(probabilities, labels)
-    return SetResult(
-        name=name,
-        role=role,
-        examples=len(labels),
-        accuracy=accuracy,
-        interval=wilson_interval(round(accuracy * len(labels)), len(labels)),
-        ece=metrics.expected_calibration_error(probabilities, labels),
-        brier=metrics.brier(probabilities, labels),
-        nll=metrics.negative_log_likelihood(probabilities, labels),
-    )
+def _write_predictions(
+    folder: Path,
+    plan: Plan,
+    labelled: Sequence[LoadedSet],
+    measured: Sequence[Measured],
+    loaded: Sequence[LoadedSet],
+    answers: Answers,
+    columns: Sequence[int],
+) -> None:
+    with predictions_file(folder) as file:
+        for each, found in zip(labelled, measured, strict=True):
+            names = each.planned.labels
+            logits = answers.logits(each.questions)[:, columns]
+            labels, predicted = [names[label] for label in each.labels], [names[label] for label in found.predicted]
+            file.write(each.planned.name, logits, labels, predicted, found.groups)
+        for each in loaded:
+            if each.planned.role == "anomaly" and each.questions[0] in answers:
+                logits = answers.logits(each.questions)[:, columns]
+                predicted = [plan.labels[column] for column in logits.argmax(axis=1)]
+                file.write(each.planned.name, logits, [None] * len(logits), predicted, each.columns)

@@ -1,0 +1,85 @@
+"""Attacks on the very model that is evaluated, on its clean set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.attacks.search.encoder import SentenceEncoder
+from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.run import attack
+from rosewood.data.lexicon import Lexicon
+from rosewood.data.trigram import Trigram
+from rosewood.errors import RunError
+from rosewood.evaluation.plan import Plan
+from rosewood.evaluation.sets import LoadedSet, load_planned
+from rosewood.protocol import Attack
+from rosewood.recipe import build_component
+from rosewood.results import LiveAttack
+
+
+def prepared_attacks(
+    names: Sequence[str], plan: Plan, data_dir: str | Path | None, seed: int
+) -> list[tuple[Attack, Resources]]:
+    """The attacks with all they need; what is not at hand is an error before any work."""
+    return [_prepared(name, plan, data_dir, seed) for name in names]
+
+
+def run_attacks(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    attacks: Sequence[tuple[Attack, Resources]],
+    sets: Sequence[LoadedSet],
+    data_dir: str | Path | None,
+    examples: int,
+    batch_size: int,
+    seed: int,
+) -> list[LiveAttack]:
+    """Each attack on the same sample of the clean set."""
+    clean = next((each for each in sets if each.planned.role == "clean"), None)
+    if not attacks or clean is None:
+        return []
+    data = load_planned(clean.planned, data_dir, examples, seed)
+    results = []
+    for chosen, resources in attacks:
+        result = attack(
+            model,
+            tokenizer,
+            data,
+            chosen,
+            lexicon=resources.lexicon,
+            language_model=resources.language_model,
+            encoder=resources.encoder,
+            seed=seed,
+            batch_size=batch_size,
+            max_length=clean.max_length,
+        )
+        results.append(
+            LiveAttack(attack=result.attack, of=clean.planned.name, settings=result.settings, summary=result.summary)
+        )
+    return results
+
+
+def _prepared(name: str, plan: Plan, data_dir: str | Path | None, seed: int) -> tuple[Attack, Resources]:
+    chosen = build_component("attack", name)
+    assert isinstance(chosen, Attack)
+    resources = Resources()
+    if chosen.lacks(resources):
+        resources = Resources(Lexicon.counter_fitted(data_dir))
+    if chosen.lacks(resources):
+        resources = Resources(resources.lexicon, _language_model(plan, data_dir, seed), encoder=SentenceEncoder.load())
+    problems = chosen.lacks(resources)
+    if problems:
+        raise RunError("\n".join(problems))
+    return chosen, resources
+
+
+def _language_model(plan: Plan, data_dir: str | Path | None, seed: int) -> Trigram | None:
+    """Of the reference texts, if the plan has some."""
+    reference = next((each for each in plan.sets if each.role == "reference"), None)
+    if reference is None or reference.task is None:
+        return None
+    texts = load_planned(reference, data_dir, None, seed)
+    return Trigram.fit(text for field in reference.task.text for text in texts[field])

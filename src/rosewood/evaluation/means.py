@@ -1,0 +1,43 @@
+"""Unweighted means over the sets of a suite; each says which sets it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rosewood.results import AnomalyResult, Mean, MissingSet, Role, SetResult
+
+ROLES: tuple[Role, ...] = ("clean", "shift", "adversarial", "noise")
+MEASURED: tuple[Role, ...] = ("clean", "shift", "adversarial")
+"""The roles whose sets count in the mean calibration error, as in RoAST."""
+DETECTION = "max_softmax"
+"""The score of RoAST's AUROC."""
+
+
+def means(
+    results: Sequence[SetResult], anomalies: Sequence[AnomalyResult], missing: Sequence[MissingSet]
+) -> list[Mean]:
+    """Accuracy by role, calibration error, and AUROC; a mean over no set is left out."""
+    counted = [each for each in results if each.counted]
+    found = [
+        _mean(role, {each.name: each.accuracy for each in counted if each.role == role}, missing, [role])
+        for role in ROLES
+    ]
+    measured = [each for each in counted if each.role in MEASURED]
+    scaled = {each.name: each.held_out_ece for each in measured if each.held_out_ece is not None}
+    found.append(_mean("ece", {each.name: each.ece for each in measured}, missing, MEASURED))
+    found.append(_mean("held_out_ece", scaled, missing, MEASURED))
+    scores = dict.fromkeys(each.score for each in anomalies)
+    for score in scores:
+        values = {each.name: each.auroc for each in anomalies if each.score == score}
+        name = "auroc" if score == DETECTION else f"auroc_{score}"
+        found.append(_mean(name, values, missing, ["anomaly"]))
+    return [each for each in found if each is not None]
+
+
+def _mean(name: str, values: Mapping[str, float], missing: Sequence[MissingSet], roles: Sequence[Role]) -> Mean | None:
+    if not values:
+        return None
+    lacking = [each.name for each in missing if each.role in roles and each.counted]
+    return Mean(name=name, value=float(np.mean(list(values.values()))), sets=list(values), missing=lacking)

@@ -1,0 +1,117 @@
+"""Predictions on disk, by the fingerprints of model and text, so that nothing is computed twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from xxhash import xxh3_128
+
+from rosewood.scoring import Row
+
+Floats = NDArray[np.float32]
+_PARTS = ("logits", "features")
+
+
+def checkpoint_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """A hash of everything that decides a prediction: architecture, weights and tokenizer."""
+    digest = xxh3_128()
+    settings = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_")}
+    ignored = ("id2label", "label2id", "transformers_version")  # names of outputs, and of software
+    kept = {key: value for key, value in settings.items() if key not in ignored}
+    digest.update(json.dumps(kept, sort_keys=True, default=str).encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    digest.update((backend.to_str() if backend is not None else json.dumps(vocabulary)).encode())
+    return digest.hexdigest()
+
+
+class PredictionCache:
+    """One file of a folder: the predictions of one checkpoint. A file that cannot be read counts as empty.
+
+    Whoever can write the file decides what is predicted: `fresh` begins with an empty one.
+    """
+
+    def __init__(self, folder: Path, checkpoint: str, fresh: bool = False) -> None:
+        self._path = folder / f"predictions-{checkpoint}.safetensors"
+        self._stored = {} if fresh else self._read()
+
+    @staticmethod
+    def key(texts: Row, max_length: int) -> bytes:
+        """The name of one prediction."""
+        return xxh3_128(json.dumps([max_length, *texts]).encode()).digest()
+
+    def logits(self, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
+        """Those of the asked that are known."""
+        return self._known("logits", keys)
+
+    def features(self, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
+        """Those of the asked that are known."""
+        return self._known("features", keys)
+
+    def add(self, keys: Sequence[bytes], logits: Floats, feature_keys: Sequence[bytes], features: Floats) -> None:
+        """Write new predictions beside the old ones, and drop those of other weights."""
+        for part, names, values in (("logits", keys, logits), ("features", feature_keys, features)):
+            if names:
+                self._stored[part] = _joined(self._stored.get(part), names, values)
+        self._write()
+        for other in self._path.parent.glob("predictions-*.safetensors"):
+            if other != self._path:
+                with suppress(OSError):
+                    other.unlink()
+
+    def _known(self, part: str, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
+        if part not in self._stored:
+            return {}
+        names, values = self._stored[part]
+        places = {bytes(name): place for place, name in enumerate(names)}
+        return {key: values[places[key]] for key in keys if key in places}
+
+    def _read(self) -> dict[str, tuple[NDArray[np.uint8], Floats]]:
+        try:
+            tensors = load_file(self._path)
+        except (OSError, SafetensorError):
+            return {}
+        pairs = {part: (tensors.get(f"{part}.keys"), tensors.get(part)) for part in _PARTS}
+        return {
+            part: (names, values)
+            for part, (names, values) in pairs.items()
+            if names is not None and values is not None and len(names) == len(values)
+        }
+
+    def _write(self) -> None:
+        tensors: dict[str, NDArray[Any]] = {}
+        for part, (names, values) in self._stored.items():
+            tensors |= {f"{part}.keys": names, part: np.ascontiguousarray(values)}
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
+            save_file(tensors, temporary)
+            temporary.replace(self._path)
+        except (OSError, SafetensorError):
+            # A cache that cannot be written costs time, not results.
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _joined(
+    stored: tuple[NDArray[np.uint8], Floats] | None, keys: Sequence[bytes], values: Floats
+) -> tuple[NDArray[np.uint8], Floats]:
+    names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
+    if stored is None or stored[1].shape[1:] != values.shape[1:]:
+        return names, values
+    return np.concatenate([stored[0], names]), np.concatenate([stored[1], values])

@@ -1,0 +1,87 @@
+"""Every prediction of an evaluation in one Parquet file, to look at or to compare with another model's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from rosewood.errors import RunError
+
+NAME = "predictions.parquet"
+_SCHEMA = pa.schema(
+    {
+        "set": pa.string(),
+        "row": pa.int32(),  # among the rows that were evaluated
+        "label": pa.string(),  # null in sets of anomalies
+        "prediction": pa.string(),
+        "logits": pa.list_(pa.float32()),  # in the order of the labels of the evaluation
+        "groups": pa.map_(pa.string(), pa.string()),
+    }
+)
+
+
+class PredictionsFile:
+    """Takes the predictions of one set after the other."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+
+    def write(
+        self,
+        name: str,
+        logits: NDArray[np.float32],
+        labels: Sequence[str | None],
+        predictions: Sequence[str],
+        groups: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Add the examples of a set."""
+        per_row = [[(kind, values[row]) for kind, values in groups.items()] for row in range(len(logits))]
+        columns = {
+            "set": [name] * len(logits),
+            "row": list(range(len(logits))),
+            "label": list(labels),
+            "prediction": list(predictions),
+            "logits": list(logits),
+            "groups": per_row,
+        }
+        self._writer.write_table(pa.table(columns, schema=_SCHEMA))
+
+
+@contextmanager
+def predictions_file(folder: Path) -> Iterator[PredictionsFile]:
+    """A file to fill, which takes its place at the end; after a failure nothing has changed."""
+    path = folder / NAME
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
+        with pq.ParquetWriter(temporary, _SCHEMA) as writer:
+            yield PredictionsFile(writer)
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def correct_by_set(folder: Path) -> dict[str, NDArray[np.bool_]]:
+    """Which examples of each labelled set the model had right, in their order."""
+    path = folder / NAME
+    try:
+        table = pq.ParquetFile(path).read(columns=["set", "label", "prediction"])
+        sets, labels, predictions = (table.column(name).to_pylist() for name in ("set", "label", "prediction"))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise RunError(f"cannot read the predictions in {path}: {error}. Evaluate the run again.") from None
+    found: dict[str, list[bool]] = {}
+    for name, label, prediction in zip(sets, labels, predictions, strict=True):
+        if label is not None:
+            found.setdefault(name, []).append(label == prediction)
+    return {name: np.array(values) for name, values in found.items()}
