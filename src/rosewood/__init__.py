@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rosewood.attacks.search.estimate import robust_accuracy
     from rosewood.attacks.search.run import attack
     from rosewood.data.lexicon import Lexicon
+    from rosewood.data.suites import Suite, load_suite
     from rosewood.data.tasks import Task, load_task
     from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.suite import evaluate
@@ -24,10 +25,12 @@ _HOMES = {
     "RobustTrainer": "rosewood.training.trainer",
     "RosewoodError": "rosewood.errors",
     "RunError": "rosewood.errors",
+    "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.search.run",
     "evaluate": "rosewood.evaluation.suite",
     "load_recipe": "rosewood.recipe",
+    "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
     "robust_accuracy": "rosewood.attacks.search.estimate",
 }
@@ -40,10 +43,12 @@ __all__ = [
     "RobustTrainer",
     "RosewoodError",
     "RunError",
+    "Suite",
     "Task",
     "attack",
     "evaluate",
     "load_recipe",
+    "load_suite",
     "load_task",
     "robust_accuracy",
 ]

@@ -44,6 +44,7 @@ def main() -> None:
         evaluate,
         explain,
         listing,
+        table,
         train,
     )
 

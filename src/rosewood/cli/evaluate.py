@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +13,8 @@ from rosewood.cli import app
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from rosewood.data.tasks import Task
     from rosewood.results import Evaluation
 
@@ -20,21 +23,39 @@ EXAMPLES = """
 
   rosewood evaluate runs/vanilla runs/rose
 
+  rosewood evaluate runs/vanilla runs/rose --suite sentiment --data-dir $ROSEWOOD_DATA
+
   rosewood evaluate ./my-checkpoint --task sst2 --data-dir $ROSEWOOD_DATA
+
+  rosewood evaluate org/model-on-the-hub --suite reviews --labels negative,positive
 """
 
 
 @app.command(epilog=EXAMPLES)
 def evaluate(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names."),
+    suite: str | None = typer.Option(
+        None, help="A suite of `rosewood list suites`, or its YAML file.", show_default="the task's own sets"
+    ),
     task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the run's"),
     data_dir: Path | None = typer.Option(
         None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
     ),
     size: int | None = typer.Option(None, min=2, help="At most this many examples of each set."),
     batch_size: int = typer.Option(64, min=1),
-    typo_rate: float = typer.Option(0.3, min=0.0, max=1.0, help="Share of the words that get a typo."),
-    seed: int = typer.Option(0, min=0, help="Seed of the sample and of the typos."),
+    max_length: int | None = typer.Option(None, min=4, help="Tokens per text.", show_default="the suite's or run's"),
+    labels: str | None = typer.Option(
+        None, help="Names of the model's outputs in their order, with commas.", show_default="those in its config.json"
+    ),
+    group: list[str] = typer.Option([], help="Also show accuracy by this column of the data (repeatable)."),
+    attack: list[str] = typer.Option([], help="Attack the model live, such as pwws or typos (repeatable)."),
+    attack_examples: int = typer.Option(100, min=1, help="Examples of the clean set to attack."),
+    typo_rate: float = typer.Option(0.3, min=0.0, max=1.0, help="Share of the words that get a typo (tasks only)."),
+    seed: int = typer.Option(0, min=0, help="Seed of samples, noise and attacks."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Where the results of a checkpoint go.", show_default="RUN; nowhere for others"
+    ),
+    fresh: bool = typer.Option(False, "--fresh", help="Compute predictions again that were kept in RUN/cache."),
     trust_remote_code: list[str] = typer.Option(
         [],
         metavar="RUN",
@@ -42,23 +63,40 @@ def evaluate(
         show_default=False,
     ),
 ) -> None:
-    """Evaluate runs, or any classification checkpoints, and print one table.
+    """Evaluate runs, or any classification checkpoints, and print their tables.
 
-    For a run of ours the result is also written to RUN/evaluation.json.
+    For a run of ours the results are also written to RUN/evaluation.json and RUN/predictions.parquet.
     """
     from rosewood.evaluation.table import render
 
+    if output is not None and len(runs) > 1:
+        raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
     for run in runs:  # all of them before the first, which may take minutes
-        check_run(run, task)
+        check_run(run, task, suite)
     evaluations = {}
     for run in runs:
-        trusted = bool({run, str(Path(run) / "model")}.intersection(trust_remote_code))
-        evaluations[run] = evaluate_one(run, task, data_dir, size, batch_size, typo_rate, seed, trusted)
+        evaluations[run] = evaluate_one(
+            run,
+            task,
+            data_dir,
+            size,
+            batch_size,
+            typo_rate,
+            seed,
+            bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)),
+            suite=suite,
+            max_length=max_length,
+            labels=None if labels is None else [name.strip() for name in labels.split(",")],
+            groups=group,
+            attacks=attack,
+            attack_examples=attack_examples,
+            output=output,
+            fresh=fresh,
+        )
     console = Console()
     console.print(render(evaluations))
-    for evaluation in evaluations.values():
-        for missing in evaluation.missing:
-            console.print(f"[yellow]missing[/] {missing.name}: {missing.reason}", highlight=False)
+    for reason in dict.fromkeys(_remarks(evaluations)):
+        console.print(reason, highlight=False)
 
 
 def evaluate_one(
@@ -70,6 +108,11 @@ def evaluate_one(
     typo_rate: float,
     seed: int,
     trust_remote_code: bool = False,
+    suite: str | None = None,
+    max_length: int | None = None,
+    labels: Sequence[str] | None = None,
+    output: Path | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Evaluate one run or checkpoint; a run knows its task, its data folder and its text length."""
     from transformers.utils.logging import disable_progress_bar
@@ -82,27 +125,54 @@ def evaluate_one(
     directory = Path(run)
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
     model, tokenizer = load_classifier(str(directory / "model") if info else run, trust_remote_code)
+    if labels is not None:
+        _name_outputs(model, labels)
     folder = str(data_dir) if data_dir else (info.data_dir if info else None)
-    evaluation = run_suite(
+    return run_suite(
         model,
         tokenizer,
-        task_of(run, task, directory if info else None),
+        suite or task_of(run, task, directory if info else None),
         data_dir=folder,
         size=size,
         batch_size=batch_size,
-        max_length=info.max_length if info else 128,
+        max_length=max_length or (info.max_length if info and suite is None else None),
         typo_rate=typo_rate,
         seed=seed,
+        task=task or (info.task if info else None),
+        output=output or (directory if info else None),
+        **options,
     )
-    if info:
-        evaluation.save(directory / "evaluation.json")
-    return evaluation
 
 
-def check_run(run: str, task: str | None) -> None:
+def _name_outputs(model: PreTrainedModel, labels: Sequence[str]) -> None:
+    if len(labels) != model.config.num_labels:
+        raise RunError(
+            f"--labels names {len(labels)} outputs ({', '.join(labels)}), the model has {model.config.num_labels}"
+        )
+    model.config.id2label = dict(enumerate(labels))
+    model.config.label2id = {label: number for number, label in enumerate(labels)}
+
+
+def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
+    """What a reader of the tables must know."""
+    from rich.markup import escape
+
+    for run, evaluation in evaluations.items():
+        named = {label: name for label, name in evaluation.labels.items() if label.casefold() != name.casefold()}
+        if named:
+            taken = ", ".join(f"{name} as {label}" for label, name in named.items())
+            yield f"[yellow]labels[/] of {escape(run)}: {escape(taken)}"
+        yield from (f"[yellow]note[/] {each.name}: {escape(each.note)}" for each in evaluation.sets if each.note)
+        yield from (f"[yellow]missing[/] {each.name}: {escape(each.reason)}" for each in evaluation.missing)
+
+
+def check_run(run: str, task: str | None, suite: str | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
+    from rosewood.data.suites import load_suite
     from rosewood.results import RunInfo
 
+    if suite is not None:
+        load_suite(suite)
     directory = Path(run)
     if (directory / "run.json").exists():
         status = RunInfo.load(directory / "run.json").status
@@ -113,7 +183,8 @@ def check_run(run: str, task: str | None) -> None:
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():
         raise RunError(f"there is no run or checkpoint {run}")
-    task_of(run, task, None)
+    if suite is None:
+        task_of(run, task, None)
 
 
 def task_of(run: str, name: str | None, directory: Path | None) -> Task:

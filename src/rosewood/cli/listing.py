@@ -82,6 +82,28 @@ def tasks() -> None:
 
 
 @lists.command()
+def suites() -> None:
+    """The suites for `rosewood evaluate --suite`, and the sets of each."""
+    from rosewood.data.suites import load_suite, suite_names
+
+    table = Table(title="Suites", show_lines=True)
+    table.add_column("name", no_wrap=True)
+    for column in ("what", "labels", "sets"):
+        table.add_column(column)
+    for name in suite_names():
+        suite = load_suite(name)
+        roles = dict.fromkeys(each.role for each in suite.sets.values())
+        sets = [
+            f"{role}: {', '.join(set_name for set_name, each in suite.sets.items() if each.role == role)}"
+            for role in roles
+        ]
+        if suite.noise:
+            sets.append(f"noise: {', '.join(suite.noise.kinds)}")
+        table.add_row(name, suite.title, ", ".join(suite.labels) or "those of the task", "\n".join(sets))
+    Console().print(table)
+
+
+@lists.command()
 def models() -> None:
     """Models with a short name; any folder or Hub name works too."""
     from rosewood.data.models import models as known

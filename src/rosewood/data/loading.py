@@ -181,8 +181,9 @@ def _read(task: Task, name: str, root: Path | None) -> Table:
     if isinstance(source, EmbeddedSource):
         return examples(embedded_table(source.package, source.part), task, source)
     if isinstance(source, HubSource):
-        file = f" a folder that has {split.folder.file}" if split.folder else " your own files"
-        hint = f"check the connection, or point --data-dir or {DATA_VARIABLE} at{file}"
+        hint = "check the connection"
+        if split.folder:
+            hint += f", or point --data-dir or {DATA_VARIABLE} at a folder that has {split.folder.file}"
         return examples(read_hub(source, hint), task, source)
     files = _files(source, root)
     if not files:

@@ -1,51 +1,216 @@
-"""Evaluations side by side as a table for the terminal."""
+"""Evaluations side by side, one column or row a model."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Group
 
 from rosewood.errors import RunError
-from rosewood.results import Evaluation, Role, SetResult
+from rosewood.evaluation.layout import Grid, to_rich
+from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
+
+Evaluations = Mapping[str, Evaluation]
+ACCURACY = "Accuracy in %, ± half the width of its 95 % Wilson interval."
+WORST = "Worst group: the lowest accuracy of a group of 20 examples or more, and how far it is below the mean."
+MEANS = {
+    "clean": "clean",
+    "shift": "shift",
+    "adversarial": "adversarial",
+    "noise": "noise",
+    "ece": "ECE",
+    "held_out_ece": "ECE\nscaled",
+    "auroc": "AUROC",
+}
+_BUILT_IN = ("class", "length", "negation", "rare words")
 
 
-def render(evaluations: dict[str, Evaluation]) -> Table:
-    """One row per model or run, one column per evaluation set, and the calibration error on clean text."""
-    tasks = sorted({evaluation.task for evaluation in evaluations.values()})
-    if len(tasks) != 1:
-        raise RunError(f"a table compares models on one task; got {', '.join(tasks) or 'no evaluation'}.")
-    headings = _headings(evaluations)
-    table = Table(
-        title=f"Robustness on {tasks[0]}",
-        caption="Accuracy in %, ± half the width of its 95 % Wilson interval. "
-        "ECE: expected calibration error in %, 10 bins.",
+def render(evaluations: Evaluations) -> Group:
+    """All tables for the terminal."""
+    return Group(*map(to_rich, grids(evaluations)))
+
+
+def grids(evaluations: Evaluations) -> list[Grid]:
+    """One table of a task; of a suite a summary and then every perspective on its own."""
+    names = sorted({evaluation.suite or evaluation.task for evaluation in evaluations.values()})
+    if len(names) != 1:
+        raise RunError(f"a table compares models on one task; got {', '.join(names) or 'no evaluation'}.")
+    if all(evaluation.suite is None for evaluation in evaluations.values()):
+        found = [_task(evaluations, names[0])]
+    else:
+        found = [_summary(evaluations, names[0]), _sets(evaluations)]
+    found += [_noise(evaluations), _anomalies(evaluations), _columns(evaluations), _attacks(evaluations)]
+    return [grid for grid in found if grid.rows]
+
+
+def percent(value: float | None) -> str:
+    """A share in %, or what stands for none."""
+    return "missing" if value is None else f"{100 * value:.1f}"
+
+
+def with_interval(result: SetResult | None) -> str:
+    """An accuracy and half its interval."""
+    if result is None:
+        return "missing"
+    low, high = result.interval
+    return f"{100 * result.accuracy:.1f} ±{50 * (high - low):.1f}"
+
+
+def worst_group(result: SetResult | None) -> str:
+    """The worst group of a set, its accuracy, and its distance from the mean."""
+    if result is None or result.worst is None or result.gap is None:
+        return "-"
+    return f"{100 * result.worst.accuracy:.1f} (−{100 * result.gap:.1f})\n{result.worst.kind}: {result.worst.group}"
+
+
+def _task(evaluations: Evaluations, task: str) -> Grid:
+    headings = {name: role for name, role in _set_names(evaluations).items() if role not in ("anomaly", "reference")}
+    rows = []
+    for model, evaluation in evaluations.items():
+        results = _by_name(evaluation)
+        clean = _clean(evaluation)
+        cells = [with_interval(results.get(name)) for name in headings]
+        rows.append([model, *cells, percent(clean.ece if clean else None), worst_group(clean)])
+    return Grid(
+        f"Robustness on {task}",
+        ["model", *(f"{name}\n({role})" for name, role in headings.items()), "ECE\n(clean)", "worst group\n(clean)"],
+        rows,
+        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST}",
     )
-    table.add_column("model", no_wrap=True)
-    for name, role in headings.items():
-        table.add_column(f"{escape(name)}\n({role})", justify="right")
-    table.add_column("ECE\n(clean)", justify="right")
-    for row, evaluation in evaluations.items():
-        table.add_row(escape(row), *_cells(evaluation, list(headings)))
-    return table
 
 
-def _headings(evaluations: dict[str, Evaluation]) -> dict[str, str]:
-    # By role, clean first, and missing sets among the others.
-    found: dict[str, str] = {}
+def _summary(evaluations: Evaluations, suite: str) -> Grid:
+    shown = mean_names(evaluations)
+    rows = []
+    for model, evaluation in evaluations.items():
+        found = {each.name: each for each in evaluation.means}
+        rows.append([model, *(mean_cell(found.get(name)) for name in shown), worst_group(_clean(evaluation))])
+    return Grid(
+        f"Robustness on the suite {suite}",
+        ["model", *(MEANS[name] for name in shown), "worst group\n(clean)"],
+        rows,
+        "Unweighted means over the sets in %; “n of m sets”: the others are missing. ECE: expected calibration error, "
+        "10 bins, as it is and scaled by a temperature found on held-out examples. AUROC: anomalies told by the "
+        f"highest probability. {WORST}",
+    )
+
+
+def mean_names(evaluations: Evaluations) -> list[str]:
+    """The means that the suite has sets for, at hand or not."""
+    roles = {"auroc" if role == "anomaly" else role for role in _set_names(evaluations).values()}
+    return [name for name in MEANS if name in roles or name.endswith("ece")]
+
+
+def mean_cell(mean: Mean | None) -> str:
+    """A mean, and over how many of its sets if not all."""
+    if mean is None:
+        return "missing"
+    of = len(mean.sets) + len(mean.missing)
+    return percent(mean.value) + (f"\n{len(mean.sets)} of {of} sets" if mean.missing else "")
+
+
+def _sets(evaluations: Evaluations) -> Grid:
+    names = {name: role for name, role in _set_names(evaluations).items() if role in ("clean", "shift", "adversarial")}
+    uncounted = {each.name for e in evaluations.values() for each in e.sets if not each.counted}
+    uncounted |= {each.name for e in evaluations.values() for each in e.missing if not each.counted}
+    rows = []
+    for name, role in names.items():
+        results = [_by_name(evaluation).get(name) for evaluation in evaluations.values()]
+        examples = next((str(each.examples) for each in results if each), "-")
+        figures = [cell for each in results for cell in (with_interval(each), worst_group(each))]
+        rows.append([name + (" †" if name in uncounted else ""), role, examples, *figures])
+    models = [cell for model in evaluations for cell in (model, "worst group")]
+    caption = f"{ACCURACY} {WORST}" + (" †: not in the means, because not in the published suite." if uncounted else "")
+    return Grid("Sets", ["set", "role", "examples", *models], rows, caption, texts=2)
+
+
+def _noise(evaluations: Evaluations) -> Grid:
+    noises = [each.noise for e in evaluations.values() for each in e.sets if each.noise]
+    strengths = sorted({noise.strength for noise in noises})
+    if len(strengths) < 2:
+        return Grid("Noise", [], [])
+    rows = []
+    for kind in dict.fromkeys(noise.kind for noise in noises):
+        for model, evaluation in evaluations.items():
+            curve = {each.noise.strength: each for each in evaluation.sets if each.noise and each.noise.kind == kind}
+            cells = [percent(curve[strength].accuracy if strength in curve else None) for strength in strengths]
+            rows.append([kind.replace("_", " "), model, *cells, worst_group(curve.get(strengths[-1]))])
+    header = ["noise", "model", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
+    of = ", ".join(sorted({noise.of for noise in noises}))
+    return Grid("Noise", header, rows, f"Accuracy in % on {of} by the strength of the noise. {WORST}", texts=2)
+
+
+def _anomalies(evaluations: Evaluations) -> Grid:
+    scores = list(dict.fromkeys(each.score for e in evaluations.values() for each in e.anomalies))
+    rows = []
+    for name, role in _set_names(evaluations).items():
+        if role != "anomaly":
+            continue
+        for model, evaluation in evaluations.items():
+            found = {each.score: each for each in evaluation.anomalies if each.name == name}
+            cells = [
+                " / ".join(map(percent, (found[score].auroc, found[score].aupr, found[score].fpr_at_95_tpr)))
+                if score in found
+                else "missing"
+                for score in scores
+            ]
+            rows.append([name, model, *cells])
+    inside = ", ".join(sorted({each.inside for e in evaluations.values() for each in e.anomalies})) or "nothing"
+    caption = f"AUROC / AUPR / false positives at 95 % true positives, in %: how well texts are told from {inside}."
+    return Grid("Anomalies", ["set", "model", *(score.replace("_", " ") for score in scores)], rows, caption, texts=2)
+
+
+def _columns(evaluations: Evaluations) -> Grid:
+    """Accuracy by the columns of the data, such as how the rows of AdvGLUE were made."""
+    rows = []
+    for key in dict.fromkeys(key for evaluation in evaluations.values() for key in _column_groups(evaluation)):
+        groups = [_column_groups(evaluation).get(key) for evaluation in evaluations.values()]
+        examples = next(str(group.examples) for group in groups if group)
+        rows.append([*key, examples, *(percent(group.accuracy) if group else "missing" for group in groups)])
+    return Grid("By column", ["set", "column", "group", "examples", *evaluations], rows, "Accuracy in %.", texts=3)
+
+
+def _attacks(evaluations: Evaluations) -> Grid:
+    rows = []
+    for model, evaluation in evaluations.items():
+        for each in evaluation.attacks:
+            found = each.summary
+            low, high = found.robust_interval
+            robust = f"{percent(found.robust_accuracy)} ({percent(low)} to {percent(high)})"
+            queries = "-" if found.mean_queries is None else f"{found.mean_queries:.0f}"
+            rows.append([each.attack, model, str(found.examples), percent(found.clean_accuracy), robust, queries])
+    header = ["attack", "model", "examples", "clean", "robust (interval)", "queries"]
+    return Grid("Attacks", header, rows, "Accuracy in % before and under attack, 95 % Wilson interval.", texts=2)
+
+
+def _column_groups(evaluation: Evaluation) -> dict[tuple[str, str, str], GroupResult]:
+    return {
+        (each.name, group.kind, group.group): group
+        for each in evaluation.sets
+        for group in each.groups
+        if each.noise is None and group.kind not in _BUILT_IN
+    }
+
+
+def _set_names(evaluations: Evaluations) -> dict[str, Role]:
+    """All sets, missing ones among the others, by role, clean first."""
+    found: dict[str, Role] = {}
     for evaluation in evaluations.values():
-        found |= {each.name: each.role for each in evaluation.sets}
-        found |= {each.name: each.role for each in evaluation.missing}
+        found |= dict(_roles(evaluation))
     roles = get_args(Role)
     return dict(sorted(found.items(), key=lambda item: roles.index(item[1])))
 
 
-def _cells(evaluation: Evaluation, names: list[str]) -> list[str]:
-    results = {result.name: result for result in evaluation.sets}
-    clean = next((result for result in evaluation.sets if result.role == "clean"), None)
-    accuracies = [_accuracy(results[name]) if name in results else "missing" for name in names]
-    return [*accuracies, f"{100 * clean.ece:.1f}" if clean else "missing"]
+def _roles(evaluation: Evaluation) -> Iterator[tuple[str, Role]]:
+    yield from ((each.name, each.role) for each in evaluation.sets)
+    yield from ((each.name, "anomaly") for each in evaluation.anomalies)
+    yield from ((each.name, each.role) for each in evaluation.missing)
 
 
-def _accuracy(result: SetResult) -> str:
-    low, high = result.interval
-    return f"{100 * result.accuracy:.1f} ±{50 * (high - low):.1f}"
+def _by_name(evaluation: Evaluation) -> dict[str, SetResult]:
+    return {result.name: result for result in evaluation.sets}
+
+
+def _clean(evaluation: Evaluation) -> SetResult | None:
+    return next((result for result in evaluation.sets if result.role == "clean"), None)

@@ -1,0 +1,297 @@
+"""Recipes against each other: means over seeds, and whether a difference is more than chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rosewood.errors import DataError, RunError, closest
+from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.means import MEASURED
+from rosewood.evaluation.predictions_file import NAME, correct_by_set
+from rosewood.evaluation.statistics import (
+    FIVE_METRICS,
+    FOUR_METRICS,
+    PERFECT,
+    average_rank,
+    glue_aggregates,
+    holm,
+    mcnemar,
+    mean_and_deviation,
+    paired_bootstrap,
+    relative_improvement,
+    welch,
+)
+from rosewood.evaluation.table import ACCURACY, MEANS, WORST
+from rosewood.results import Evaluation, RunInfo, SetResult
+
+LEVEL = 0.05
+WORST_GROUP, GAP = "worst group", "gap"
+_LOWER_IS_BETTER = ("ece", "held_out_ece", GAP)
+# RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
+_ROAST = {
+    "accuracy": "clean",
+    "shift": "shift",
+    "adversarial": "adversarial",
+    "ece": "held_out_ece",
+    "auroc": "auroc",
+}
+
+
+class EvaluatedRun(NamedTuple):
+    """One run: its folder, what it was trained with and on, and its evaluation."""
+
+    folder: Path
+    method: str
+    seed: int | None
+    evaluation: Evaluation
+
+
+def load_runs(folders: Sequence[str | Path]) -> list[EvaluatedRun]:
+    """The evaluations of runs on one suite or task; runs of the same recipe are the same method."""
+    if not folders:
+        raise RunError("a table needs at least one run.")
+    runs = [_load(Path(folder)) for folder in folders]
+    suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
+    if len(suites) > 1:
+        raise RunError(
+            f"a table compares runs on one suite or task; got {', '.join(suites)}. Evaluate all on the same one."
+        )
+    settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
+    if len(settings) > 1:
+        raise RunError("the runs were evaluated on samples of other sizes, seeds or text lengths: evaluate all alike.")
+    return runs
+
+
+def compared(runs: Sequence[EvaluatedRun], baseline: str | None = None) -> list[Grid]:
+    """The table of methods; with a baseline, also the differences on the same examples."""
+    methods = _by_method(runs)
+    if baseline is not None and baseline not in methods:
+        raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
+    found = [_methods(methods, baseline)]
+    if baseline is not None:
+        found.append(_paired(methods, baseline))
+    return [grid for grid in found if grid.rows]
+
+
+def _load(folder: Path) -> EvaluatedRun:
+    evaluation = Evaluation.load(folder / "evaluation.json")
+    if not (folder / "run.json").exists():
+        return EvaluatedRun(folder, folder.name, None, evaluation)
+    info = RunInfo.load(folder / "run.json")
+    return EvaluatedRun(folder, info.recipe, info.seed, evaluation)
+
+
+def _by_method(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+    methods: dict[str, list[EvaluatedRun]] = {}
+    for run in runs:
+        same = methods.setdefault(run.method, [])
+        twin = next(
+            (each for each in same if (each.seed, each.evaluation.task) == (run.seed, run.evaluation.task)), None
+        )
+        if twin is not None:
+            raise RunError(f"{twin.folder} and {run.folder} are both {run.method} with seed {run.seed}: leave out one.")
+        same.append(run)
+    return methods
+
+
+def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None) -> Grid:
+    values = {method: _values(runs) for method, runs in methods.items()}
+    columns = list(dict.fromkeys(column for found in values.values() for column in found))
+    marks = {} if baseline is None else _over_seeds(values, baseline)
+    aggregates = {method: _aggregates(runs, methods.get(baseline or "")) for method, runs in methods.items()}
+    ranks = _ranks(methods)
+    extra = list(dict.fromkeys(name for found in aggregates.values() for name in found))
+    rows = []
+    for method, runs in methods.items():
+        cells = [_cell(runs, column, values[method].get(column)) for column in columns]
+        cells = [cell + marks.get((method, column), "") for cell, column in zip(cells, columns, strict=True)]
+        others = [aggregates[method].get(name, "-") for name in extra]
+        rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
+    header = ["method", "seeds", *(MEANS.get(column, column) for column in columns), *extra]
+    return Grid(_title(methods), [*header, *(["rank"] if ranks else [])], rows, _caption(methods, baseline, marks))
+
+
+def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    first = next(iter(methods.values()))[0].evaluation
+    return f"Robustness on the suite {first.suite}" if first.suite else f"Robustness on {first.task}"
+
+
+def _caption(
+    methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, marks: Mapping[tuple[str, str], str]
+) -> str:
+    seeds = "In %: mean ± standard deviation over seeds; " + ACCURACY[0].lower() + ACCURACY[1:-1] + " of a single run."
+    parts = [seeds, WORST]
+    lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
+    if lacking:
+        parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
+    if baseline is not None and marks:
+        parts.append(f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted).")
+    elif baseline is not None:
+        parts.append("No test over seeds: it takes two runs or more of both methods.")
+    return " ".join(parts)
+
+
+def _lacking(evaluation: Evaluation) -> list[str]:
+    return [each.name for each in evaluation.missing if each.counted and each.role != "reference"]
+
+
+def _values(runs: Sequence[EvaluatedRun]) -> dict[str, list[float]]:
+    """Column -> its value in each run; a suite over several tasks has columns for each."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for column, value in _columns(run.evaluation):
+            found.setdefault(column, []).append(value)
+    return found
+
+
+def _columns(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
+    by_task = evaluation.suite is not None and evaluation.task != evaluation.suite
+    if evaluation.suite is None or by_task:
+        yield from ((each.name, each.accuracy) for each in evaluation.sets)
+    else:
+        yield from ((each.name, each.value) for each in evaluation.means if each.name in MEANS)
+    clean = next((each for each in evaluation.sets if each.role == "clean"), None)
+    if clean is not None and clean.worst is not None and clean.gap is not None and not by_task:
+        yield WORST_GROUP, clean.worst.accuracy
+        yield GAP, clean.gap
+
+
+def _cell(runs: Sequence[EvaluatedRun], column: str, values: Sequence[float] | None) -> str:
+    if not values:
+        return "missing"
+    mean, deviation = mean_and_deviation(values)
+    if not math.isnan(deviation):
+        return f"{100 * mean:.1f} ±{100 * deviation:.1f}"
+    single = next((_single(run.evaluation, column) for run in runs if _single(run.evaluation, column)), None)
+    half = f" ±{50 * (single.interval[1] - single.interval[0]):.1f}" if single else ""
+    return f"{100 * mean:.1f}{half}"
+
+
+def _single(evaluation: Evaluation, column: str) -> SetResult | None:
+    """The set whose accuracy a column shows, if it is one set."""
+    names = next((each.sets for each in evaluation.means if each.name == column and evaluation.suite), [column])
+    return next((each for each in evaluation.sets if names == [each.name] and column not in _LOWER_IS_BETTER), None)
+
+
+def _seeds(runs: Sequence[EvaluatedRun]) -> str:
+    seeds = sorted({run.seed for run in runs if run.seed is not None})
+    return str(len(seeds)) if seeds else "-"
+
+
+def _over_seeds(values: Mapping[str, Mapping[str, Sequence[float]]], baseline: str) -> dict[tuple[str, str], str]:
+    """Marks of the cells that are significantly better than the baseline's; all tests of the table together."""
+    tests = {}
+    for method, columns in values.items():
+        for column, ours in columns.items():
+            theirs = values[baseline].get(column, [])
+            if method != baseline and len(ours) > 1 and len(theirs) > 1:
+                sign = -1 if column in _LOWER_IS_BETTER else 1
+                tests[f"{method}\n{column}"] = welch([sign * each for each in ours], [sign * each for each in theirs])
+    marks = {}
+    for name, p in holm(tests).items():
+        method, column = name.split("\n")
+        marks[method, column] = "*" if p < LEVEL else ""
+    return marks
+
+
+def _aggregates(runs: Sequence[EvaluatedRun], baseline: Sequence[EvaluatedRun] | None) -> dict[str, str]:
+    """ROSE's mean and drop over tasks, RoAST's improvement over the baseline: each where it can be computed."""
+    by_task: dict[str, list[Evaluation]] = {}
+    for run in runs:
+        if run.evaluation.suite is not None and run.evaluation.task != run.evaluation.suite:
+            by_task.setdefault(run.evaluation.task, []).append(run.evaluation)
+    if by_task:
+        return _glue(by_task)
+    ours, theirs = _roast(runs), _roast(baseline or [])
+    if not ours or not theirs:
+        return {}
+    return {
+        f"improvement\n({len(metrics)} metrics)": f"{relative_improvement(ours, theirs, metrics):.1f}"
+        for metrics in (FIVE_METRICS, FOUR_METRICS)
+    }
+
+
+def _glue(by_task: Mapping[str, Sequence[Evaluation]]) -> dict[str, str]:
+    from rosewood.data.suites import load_suite
+
+    def accuracy(role: str) -> dict[str, float]:
+        return {
+            task: float(np.mean([each.accuracy for e in evaluations for each in e.sets if each.role == role]))
+            for task, evaluations in by_task.items()
+            if all(any(each.role == role for each in e.sets) for e in evaluations)
+        }
+
+    clean, adversarial = accuracy("clean"), accuracy("adversarial")
+    both = [task for task in clean if task in adversarial]
+    if not both:
+        return {}
+    found = glue_aggregates({task: clean[task] for task in both}, {task: adversarial[task] for task in both})
+    suite = next(iter(by_task.values()))[0].suite
+    try:
+        tasks = load_suite(suite or "").tasks
+    except DataError:  # a file of the user's own, which may be gone
+        tasks = both
+    of = f"\n{len(both)} of {len(tasks)} tasks" if len(both) < len(tasks) else ""
+    return {"mean": f"{100 * found.average:.1f}{of}", "drop": f"{100 * found.drop:.1f}{of}"}
+
+
+def _roast(runs: Sequence[EvaluatedRun]) -> dict[str, float]:
+    """RoAST's five metrics, or none of them if one is missing."""
+    found = {}
+    for metric, ours in _ROAST.items():
+        values = [each.value for run in runs for each in run.evaluation.means if each.name == ours]
+        if values:
+            found[metric] = float(np.mean(values))
+    return found if set(found) == set(PERFECT) else {}
+
+
+def _ranks(methods: Mapping[str, Sequence[EvaluatedRun]]) -> dict[str, str]:
+    metrics = {method: _roast(runs) for method, runs in methods.items()}
+    if len(metrics) < 2 or not all(metrics.values()):
+        return {}
+    return {method: f"{rank:.1f}" for method, rank in average_rank(metrics).items()}
+
+
+def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Grid:
+    """Single runs against the baseline's run of the same seed, on the same examples."""
+    rows: list[list[str]] = []
+    tests: dict[str, float] = {}
+    for method, run, other in _pairs(methods, baseline):
+        correct, before = correct_by_set(run.folder), correct_by_set(other.folder)
+        data = {each.name: each.data for each in other.evaluation.sets}
+        for each in run.evaluation.sets:
+            if each.role not in MEASURED or data.get(each.name) != each.data:
+                continue
+            name = f"{method}\n{run.seed}\n{each.name}"
+            found = paired_bootstrap(correct[each.name], before[each.name], run.evaluation.seed)
+            tests[name] = mcnemar(correct[each.name], before[each.name])
+            interval = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
+            rows.append([method, str(run.seed), each.name, f"{100 * found.difference:+.1f}", interval, name])
+    adjusted = holm(tests)
+    for row in rows:
+        name = row.pop()
+        row += [f"{tests[name]:.3f}", f"{adjusted[name]:.3f}" + ("*" if adjusted[name] < LEVEL else "")]
+    return Grid(
+        f"Difference from {baseline} on the same examples",
+        ["method", "seed", "set", "difference", "95 % interval", "p", "p (Holm)"],
+        rows,
+        "Accuracy in points, interval by paired bootstrap; p by McNemar's exact test, two-sided; Holm: adjusted for "
+        f"all rows; *: below {LEVEL}.",
+        texts=3,
+    )
+
+
+def _pairs(
+    methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str
+) -> Iterator[tuple[str, EvaluatedRun, EvaluatedRun]]:
+    before = {(run.seed, run.evaluation.task): run for run in methods[baseline]}
+    for method, runs in methods.items():
+        for run in runs if method != baseline else []:
+            other = before.get((run.seed, run.evaluation.task))
+            if other is not None and all((each.folder / NAME).exists() for each in (run, other)):
+                yield method, run, other
