@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,12 +27,11 @@ from rosewood.evaluation.statistics import (
     relative_improvement,
     welch,
 )
-from rosewood.evaluation.table import ACCURACY, MEANS, WORST
+from rosewood.evaluation.table import MEANS, WORST
 from rosewood.results import Evaluation, RunInfo, SetResult
 
 LEVEL = 0.05
-WORST_GROUP, GAP = "worst group", "gap"
-_LOWER_IS_BETTER = ("ece", "held_out_ece", GAP)
+_LOWER_IS_BETTER = ("ece", "held_out_ece", "gap")
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
 _ROAST = {
     "accuracy": "clean",
@@ -64,6 +64,14 @@ def load_runs(folders: Sequence[str | Path]) -> list[EvaluatedRun]:
     settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
     if len(settings) > 1:
         raise RunError("the runs were evaluated on samples of other sizes, seeds or text lengths: evaluate all alike.")
+    for run in runs:
+        first = next(each for each in runs if each.evaluation.task == run.evaluation.task)
+        other = sorted(_data(run.evaluation) ^ _data(first.evaluation))
+        if other:
+            raise RunError(
+                f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so that their "
+                "means do not compare: evaluate both again."
+            )
     return runs
 
 
@@ -76,6 +84,11 @@ def compared(runs: Sequence[EvaluatedRun], baseline: str | None = None) -> list[
     if baseline is not None:
         found.append(_paired(methods, baseline))
     return [grid for grid in found if grid.rows]
+
+
+def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
+    sets = {(each.name, each.data) for each in evaluation.sets}
+    return sets | {(each.name, each.data) for each in evaluation.anomalies}
 
 
 def _load(folder: Path) -> EvaluatedRun:
@@ -99,6 +112,10 @@ def _by_method(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     return methods
 
 
+def _same_training(one: EvaluatedRun, other: EvaluatedRun) -> bool:
+    return (one.seed, one.evaluation.task) == (other.seed, other.evaluation.task)
+
+
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None) -> Grid:
     values = {method: _values(runs) for method, runs in methods.items()}
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
@@ -112,8 +129,17 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
         cells = [cell + marks.get((method, column), "") for cell, column in zip(cells, columns, strict=True)]
         others = [aggregates[method].get(name, "-") for name in extra]
         rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
-    header = ["method", "seeds", *(MEANS.get(column, column) for column in columns), *extra]
+    some = next(iter(methods.values()))[0].evaluation
+    header = ["method", "seeds", *(_heading(some, column) for column in columns), *extra]
     return Grid(_title(methods), [*header, *(["rank"] if ranks else [])], rows, _caption(methods, baseline, marks))
+
+
+def _heading(evaluation: Evaluation, column: str) -> str:
+    """The name of a column; a mean says how many sets it lacks, which are the same in all runs."""
+    mean = next((each for each in evaluation.means if each.name == column and evaluation.suite), None)
+    if mean is None or not mean.missing:
+        return MEANS.get(column, column)
+    return f"{MEANS[column]}\n{len(mean.sets)} of {len(mean.sets) + len(mean.missing)} sets"
 
 
 def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
@@ -124,8 +150,10 @@ def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
 def _caption(
     methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, marks: Mapping[tuple[str, str], str]
 ) -> str:
-    seeds = "In %: mean ± standard deviation over seeds; " + ACCURACY[0].lower() + ACCURACY[1:-1] + " of a single run."
-    parts = [seeds, WORST]
+    parts = [
+        "In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % Wilson interval.",
+        WORST,
+    ]
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
@@ -156,9 +184,9 @@ def _columns(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
     else:
         yield from ((each.name, each.value) for each in evaluation.means if each.name in MEANS)
     clean = next((each for each in evaluation.sets if each.role == "clean"), None)
-    if clean is not None and clean.worst is not None and clean.gap is not None and not by_task:
-        yield WORST_GROUP, clean.worst.accuracy
-        yield GAP, clean.gap
+    if clean is not None and clean.worst is not None and clean.gap is not None:
+        yield f"worst group\n{clean.name}", clean.worst.accuracy
+        yield f"gap\n{clean.name}", clean.gap
 
 
 def _cell(runs: Sequence[EvaluatedRun], column: str, values: Sequence[float] | None) -> str:
@@ -175,7 +203,11 @@ def _cell(runs: Sequence[EvaluatedRun], column: str, values: Sequence[float] | N
 def _single(evaluation: Evaluation, column: str) -> SetResult | None:
     """The set whose accuracy a column shows, if it is one set."""
     names = next((each.sets for each in evaluation.means if each.name == column and evaluation.suite), [column])
-    return next((each for each in evaluation.sets if names == [each.name] and column not in _LOWER_IS_BETTER), None)
+    return next((each for each in evaluation.sets if names == [each.name] and not _lower_is_better(column)), None)
+
+
+def _lower_is_better(column: str) -> bool:
+    return column.startswith(_LOWER_IS_BETTER)
 
 
 def _seeds(runs: Sequence[EvaluatedRun]) -> str:
@@ -190,11 +222,13 @@ def _over_seeds(values: Mapping[str, Mapping[str, Sequence[float]]], baseline: s
         for column, ours in columns.items():
             theirs = values[baseline].get(column, [])
             if method != baseline and len(ours) > 1 and len(theirs) > 1:
-                sign = -1 if column in _LOWER_IS_BETTER else 1
-                tests[f"{method}\n{column}"] = welch([sign * each for each in ours], [sign * each for each in theirs])
+                sign = -1 if _lower_is_better(column) else 1
+                tests[json.dumps([method, column])] = welch(
+                    [sign * each for each in ours], [sign * each for each in theirs]
+                )
     marks = {}
     for name, p in holm(tests).items():
-        method, column = name.split("\n")
+        method, column = json.loads(name)
         marks[method, column] = "*" if p < LEVEL else ""
     return marks
 
