@@ -6,8 +6,18 @@ import pytest
 from rich.console import Console
 
 from rosewood.errors import RunError
-from rosewood.evaluation.table import render
-from rosewood.results import Evaluation, MissingSet, Role, SetResult
+from rosewood.evaluation.layout import Grid, to_latex, to_markdown
+from rosewood.evaluation.table import grids, render
+from rosewood.results import (
+    AnomalyResult,
+    Evaluation,
+    GroupResult,
+    Mean,
+    MissingSet,
+    Noise,
+    Role,
+    SetResult,
+)
 
 
 def result(name: str, role: Role, accuracy: float, ece: float = 0.05) -> SetResult:
@@ -45,17 +55,17 @@ def test_rows_columns_and_caption() -> None:
     vanilla = evaluation([result("test", "clean", 0.9, ece=0.081), result("typos", "noise", 0.7)], [imdb])
     rose = evaluation([result("test", "clean", 0.912), result("imdb", "shift", 0.85)])
     lines = text({"vanilla": vanilla, "rose [1]": rose}).splitlines()
-    assert cells(lines[2]) == ["", "test", "imdb", "typos", "ECE"]
-    assert cells(lines[3]) == ["model", "(clean)", "(shift)", "(noise)", "(clean)"]
-    assert cells(lines[5]) == ["vanilla", "90.0 ±2.5", "missing", "70.0 ±2.5", "8.1"]
-    assert cells(lines[6]) == ["rose [1]", "91.2 ±2.5", "85.0 ±2.5", "missing", "5.0"]
+    assert cells(lines[2]) == ["", "test", "imdb", "typos", "ECE", "worst group"]
+    assert cells(lines[3]) == ["model", "(clean)", "(shift)", "(noise)", "(clean)", "(clean)"]
+    assert cells(lines[5]) == ["vanilla", "90.0 ±2.5", "missing", "70.0 ±2.5", "8.1", "-"]
+    assert cells(lines[6]) == ["rose [1]", "91.2 ±2.5", "85.0 ±2.5", "missing", "5.0", "-"]
     assert "95 % Wilson interval" in " ".join(" ".join(lines[8:]).split())
 
 
 def test_without_a_clean_set_its_calibration_is_missing() -> None:
     gone = MissingSet(name="test", role="clean", reason="no file")
     lines = text({"m": evaluation([result("imdb", "shift", 0.5)], [gone])}).splitlines()
-    assert cells(lines[5]) == ["m", "missing", "50.0 ±2.5", "missing"]
+    assert cells(lines[5]) == ["m", "missing", "50.0 ±2.5", "missing", "-"]
 
 
 def test_one_table_is_about_one_task() -> None:
@@ -64,3 +74,55 @@ def test_one_table_is_about_one_task() -> None:
         render(both)
     with pytest.raises(RunError, match="got no evaluation"):
         render({})
+
+
+def suite_evaluation() -> Evaluation:
+    worst = GroupResult(kind="length", group="0 to 5 words", examples=30, accuracy=0.6, interval=(0.4, 0.8))
+    method = GroupResult(kind="method", group="swap", examples=8, accuracy=0.25, interval=(0.1, 0.6))
+    clean = result("sst2", "clean", 0.9).model_copy(update={"worst": worst})
+    trick = result("tricks", "adversarial", 0.4).model_copy(update={"groups": [worst, method]})
+    extra = result("poems", "shift", 0.7).model_copy(update={"counted": False})
+    noises = [
+        result(f"typos {strength}", "noise", 0.9 - strength).model_copy(
+            update={"noise": Noise(kind="typos", strength=strength, of="sst2")}
+        )
+        for strength in (0.1, 0.4)
+    ]
+    shapes = {"examples": 9, "auroc": 0.8, "aupr": 0.7, "fpr_at_95_tpr": 0.5, "source": "", "data": ""}
+    return evaluation([clean, trick, extra, *noises], [MissingSet(name="yelp", role="shift", reason="no")]).model_copy(
+        update={
+            "suite": "tiny",
+            "means": [
+                Mean(name="clean", value=0.9, sets=["sst2"], missing=[]),
+                Mean(name="adversarial", value=0.4, sets=["tricks"], missing=["dynasent"]),
+            ],
+            "anomalies": [AnomalyResult(name="news", inside="sst2", score="energy", **shapes)],
+        }
+    )
+
+
+def test_a_suite_has_a_table_for_each_perspective() -> None:
+    found = {grid.title: grid for grid in grids({"m": suite_evaluation()})}
+    assert list(found) == ["Robustness on the suite tiny", "Sets", "Noise", "Anomalies", "By column"]
+    summary = found["Robustness on the suite tiny"]
+    shown = dict(zip(summary.header, summary.rows[0], strict=True))
+    assert shown["clean"] == "90.0"
+    assert shown["adversarial"] == "40.0\n1 of 2 sets"
+    assert shown["shift"] == "missing"
+    assert shown["worst group\n(clean)"] == "60.0 (−30.0)\nlength: 0 to 5 words"
+    assert [row[0] for row in found["Sets"].rows] == ["sst2", "poems †", "yelp", "tricks"]
+    assert found["Sets"].rows[2] == ["yelp", "shift", "-", "missing", "-"]
+    assert found["Noise"].rows == [["typos", "m", "80.0", "50.0", "-"]]
+    assert found["Anomalies"].rows == [["news", "m", "80.0 / 70.0 / 50.0"]]
+    assert found["By column"].rows == [["tricks", "method", "swap", "8", "25.0"]]
+
+
+def test_markdown_and_latex() -> None:
+    grid = Grid("A & B", ["name", "clean\n(all)"], [["a|b_c", "90.0 ±2.5*"]], caption="In %.")
+    assert to_markdown(grid) == (
+        "**A & B**\n\n| name | clean (all) |\n| --- | ---: |\n| a\\|b_c | 90.0 ±2.5* |\n\nIn %."
+    )
+    latex = to_latex(grid)
+    assert r"\caption{A \& B. In \%.}" in latex
+    assert r"\begin{tabular}{lr}" in latex
+    assert r"a|b\_c & 90.0 $\pm$2.5* \\" in latex

@@ -1,0 +1,177 @@
+"""A table of recipes: means over seeds, tests against a baseline, and no comparison of what does not compare."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rosewood.errors import RunError
+from rosewood.evaluation.comparison import compared, load_runs
+from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
+from rosewood.evaluation.statistics import glue_aggregates, mcnemar, relative_improvement, welch
+from rosewood.results import Evaluation, Mean, MissingSet, RunInfo, SetResult
+
+
+def result(name: str, role: str, accuracy: float) -> SetResult:
+    interval = (accuracy - 0.02, accuracy + 0.02)
+    return SetResult(
+        name=name, role=role, examples=100, accuracy=accuracy, interval=interval, ece=0.1, brier=0.2, nll=0.4, data="d"
+    )
+
+
+def save(
+    folder: Path,
+    recipe: str,
+    seed: int,
+    sets: dict[tuple[str, str], float],
+    means: dict[str, float] | None = None,
+    suite: str | None = "own",
+    task: str = "own",
+    missing: tuple[str, ...] = (),
+) -> Path:
+    RunInfo(
+        recipe=recipe,
+        task=task,
+        model="m",
+        seed=seed,
+        data_dir=None,
+        fingerprints={},
+        train_size=None,
+        validation_size=1,
+        max_length=16,
+        training_arguments={},
+        command="",
+    ).save(folder / "run.json")
+    lacking = list(missing)
+    Evaluation(
+        model="m",
+        task=task,
+        suite=suite,
+        size=None,
+        seed=0,
+        max_length=16,
+        typo_rate=None,
+        sets=[result(name, role, accuracy) for (name, role), accuracy in sets.items()],
+        missing=[MissingSet(name=name, role="shift", reason="gone") for name in missing],
+        means=[
+            Mean(name=name, value=value, sets=["sst2"], missing=lacking if name == "shift" else [])
+            for name, value in (means or {}).items()
+        ],
+    ).save(folder / "evaluation.json")
+    return folder
+
+
+def shown(grid: Grid, method: str) -> dict[str, str]:
+    row = next(row for row in grid.rows if row[0] == method)
+    return dict(zip([" ".join(name.split()) for name in grid.header], row, strict=True))
+
+
+ROAST = {"clean": 0.9, "shift": 0.8, "adversarial": 0.5, "ece": 0.2, "held_out_ece": 0.1, "auroc": 0.7}
+
+
+def test_mean_and_deviation_over_seeds_and_marks_of_what_is_better(tmp_path: Path) -> None:
+    accuracies = {"vanilla": [0.80, 0.81, 0.79], "rose": [0.90, 0.91, 0.92], "same": [0.80, 0.82, 0.79]}
+    folders = [
+        save(tmp_path / f"{recipe}-{seed}", recipe, seed, {("test", "clean"): value}, suite=None)
+        for recipe, values in accuracies.items()
+        for seed, value in enumerate(values)
+    ]
+    (grid,) = compared(load_runs(folders), "vanilla")
+    assert shown(grid, "vanilla") == {"method": "vanilla", "seeds": "3", "test": "80.0 ±1.0"}
+    assert shown(grid, "rose")["test"] == "91.0 ±1.0*"
+    assert shown(grid, "same")["test"] == "80.3 ±1.5"
+    assert welch(accuracies["rose"], accuracies["vanilla"]) < 0.025 < welch(accuracies["same"], accuracies["vanilla"])
+    assert "better than vanilla" in grid.caption
+
+
+def test_a_lower_calibration_error_is_better(tmp_path: Path) -> None:
+    folders = [
+        save(tmp_path / f"{recipe}{seed}", recipe, seed, {("sst2", "clean"): 0.8}, {"ece": value + seed / 1000})
+        for recipe, value in (("vanilla", 0.2), ("calm", 0.1), ("wild", 0.3))
+        for seed in range(3)
+    ]
+    (grid,) = compared(load_runs(folders), "vanilla")
+    assert shown(grid, "calm")["ECE"].endswith("*")
+    assert not shown(grid, "wild")["ECE"].endswith("*")
+
+
+def test_single_runs_have_intervals_and_incomplete_means_say_so(tmp_path: Path) -> None:
+    folder = save(tmp_path / "a", "vanilla", 0, {("sst2", "clean"): 0.9}, ROAST, missing=("yelp", "amazon"))
+    (grid,) = compared(load_runs([folder]))
+    assert shown(grid, "vanilla")["clean"] == "90.0 ±2.0"
+    assert shown(grid, "vanilla")["shift 1 of 3 sets"] == "80.0 ±2.0"
+    assert "Missing, and so not in the means: amazon, yelp." in grid.caption
+
+
+def test_roast_improvement_and_rank(tmp_path: Path) -> None:
+    better = {**ROAST, "shift": 0.9, "held_out_ece": 0.05}
+    folders = [
+        save(tmp_path / "a", "vanilla", 0, {("sst2", "clean"): 0.9}, ROAST),
+        save(tmp_path / "b", "roast", 0, {("sst2", "clean"): 0.9}, better),
+    ]
+    grid = compared(load_runs(folders), "vanilla")[0]
+    metrics = [
+        {
+            "accuracy": each["clean"],
+            "ece": each["held_out_ece"],
+            **{k: each[k] for k in ("shift", "adversarial", "auroc")},
+        }
+        for each in (better, ROAST)
+    ]
+    assert shown(grid, "roast")["improvement (5 metrics)"] == f"{relative_improvement(*metrics):.1f}" == "20.0"
+    assert shown(grid, "roast")["improvement (4 metrics)"] == "25.0"
+    assert (shown(grid, "roast")["rank"], shown(grid, "vanilla")["rank"]) == ("1.3", "1.7")
+
+
+def test_runs_of_several_tasks_make_the_glue_average(tmp_path: Path) -> None:
+    tasks = {"sst2": (0.9, 0.4), "rte": (0.7, 0.3)}
+    folders = [
+        save(
+            tmp_path / task,
+            "rose",
+            0,
+            {(task, "clean"): clean, (f"advglue_{task}", "adversarial"): adversarial},
+            suite="glue-adv",
+            task=task,
+        )
+        for task, (clean, adversarial) in tasks.items()
+    ]
+    (grid,) = compared(load_runs(folders))
+    expected = glue_aggregates({k: v[0] for k, v in tasks.items()}, {k: v[1] for k, v in tasks.items()})
+    assert shown(grid, "rose")["mean"] == f"{100 * expected.average:.1f}\n2 of 4 tasks" == "57.5\n2 of 4 tasks"
+    assert shown(grid, "rose")["drop"] == "45.0\n2 of 4 tasks"
+    assert shown(grid, "rose")["advglue_rte"] == "30.0 ±2.0"
+
+
+def test_differences_on_the_same_examples(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    right = {"vanilla": rng.random(200) < 0.6, "rose": rng.random(200) < 0.9}
+    for recipe, correct in right.items():
+        folder = save(tmp_path / recipe, recipe, 0, {("test", "clean"): correct.mean()}, suite=None)
+        with predictions_file(folder) as file:
+            predicted = ["a" if hit else "b" for hit in correct]
+            file.write("test", np.zeros((200, 2), dtype=np.float32), ["a"] * 200, predicted, {})
+        np.testing.assert_array_equal(correct_by_set(folder)["test"], correct)
+    _, grid = compared(load_runs([tmp_path / "vanilla", tmp_path / "rose"]), "vanilla")
+    (row,) = grid.rows
+    assert row[:4] == ["rose", "0", "test", f"{100 * (right['rose'].mean() - right['vanilla'].mean()):+.1f}"]
+    p = mcnemar(right["rose"], right["vanilla"])
+    assert row[5:] == [f"{p:.3f}", f"{p:.3f}*"]
+
+
+def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
+    one = save(tmp_path / "a", "vanilla", 0, {("test", "clean"): 0.9}, suite=None)
+    twin = save(tmp_path / "b", "vanilla", 0, {("test", "clean"): 0.8}, suite=None)
+    other = save(tmp_path / "c", "rose", 0, {("test", "clean"): 0.8}, suite="elsewhere")
+    fewer = save(tmp_path / "d", "rose", 0, {("imdb", "shift"): 0.8}, suite=None)
+    with pytest.raises(RunError, match="are both vanilla with seed 0: leave out one"):
+        compared(load_runs([one, twin]))
+    with pytest.raises(RunError, match="one suite or task; got elsewhere, own"):
+        load_runs([one, other])
+    with pytest.raises(RunError, match="not evaluated on the same data of imdb"):
+        load_runs([one, fewer])
+    with pytest.raises(RunError, match="no run was trained with rose"):
+        compared(load_runs([one]), "rose")
+    with pytest.raises(RunError, match=r"evaluation\.json does not exist"):
+        load_runs([tmp_path / "none"])
