@@ -135,6 +135,18 @@ def test_a_damaged_cache_counts_as_none(
     assert evaluate(model, tokenizer, tiny_suite(), folder, output=output).sets == first.sets
 
 
+def test_a_cache_that_leads_out_of_the_run_is_not_used(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path, tmp_path: Path
+) -> None:
+    elsewhere, output = tmp_path / "elsewhere", tmp_path / "run"
+    elsewhere.mkdir()
+    (elsewhere / "predictions-of-mine.safetensors").write_text("precious")
+    output.mkdir()
+    (output / "cache").symlink_to(elsewhere)
+    evaluate(model, tokenizer, tiny_suite(noise=None), folder, output=output)
+    assert [path.name for path in elsewhere.iterdir()] == ["predictions-of-mine.safetensors"]
+
+
 def test_predictions_stand_in_a_parquet_file(
     model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path, tmp_path: Path
 ) -> None:

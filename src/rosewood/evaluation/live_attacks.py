@@ -8,6 +8,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.search.encoder import SentenceEncoder
+from rosewood.attacks.search.prepare import choose_attack
 from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.run import attack
 from rosewood.data.lexicon import Lexicon
@@ -16,7 +17,6 @@ from rosewood.errors import RunError
 from rosewood.evaluation.plan import Plan
 from rosewood.evaluation.sets import LoadedSet, load_planned
 from rosewood.protocol import Attack
-from rosewood.recipe import build_component
 from rosewood.results import LiveAttack
 
 
@@ -63,13 +63,13 @@ def run_attacks(
 
 
 def _prepared(name: str, plan: Plan, data_dir: str | Path | None, seed: int) -> tuple[Attack, Resources]:
-    chosen = build_component("attack", name)
-    assert isinstance(chosen, Attack)
-    resources = Resources()
-    if chosen.lacks(resources):
-        resources = Resources(Lexicon.counter_fitted(data_dir))
-    if chosen.lacks(resources):
-        resources = Resources(resources.lexicon, _language_model(plan, data_dir, seed), encoder=SentenceEncoder.load())
+    chosen = choose_attack(name)
+    needed = chosen.needs()
+    resources = Resources(
+        lexicon=Lexicon.counter_fitted(data_dir) if "lexicon" in needed else None,
+        language_model=_language_model(plan, data_dir, seed) if "language_model" in needed else None,
+        encoder=SentenceEncoder.load() if "encoder" in needed else None,
+    )
     problems = chosen.lacks(resources)
     if problems:
         raise RunError("\n".join(problems))

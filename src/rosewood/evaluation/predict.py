@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.evaluation.features import HeadInputs
+from rosewood.evaluation.features import HeadInputs, output_layer
 from rosewood.evaluation.prediction_cache import PredictionCache
 from rosewood.scoring import Row, Scorer, evaluating
 
@@ -138,12 +138,13 @@ class _Pass:
     def recall(self, cache: PredictionCache) -> None:
         """Take what is known already."""
         keys = [cache.key(each.texts, each.max_length) for each in self.questions]
-        known = cache.logits(keys)
+        known = cache.known("logits", keys, self.logits.shape[1])
         featured = [keys[row] for row in self.feature_rows]
-        known_features = cache.features(featured)
-        have = {key for key in featured if key in known_features}
+        known_features = cache.known("features", featured, output_layer(self.model).in_features) if featured else {}
         self.todo = [
-            row for row, key in enumerate(keys) if key not in known or (row in self.feature_rows and key not in have)
+            row
+            for row, key in enumerate(keys)
+            if key not in known or (row in self.feature_rows and key not in known_features)
         ]
         left = set(self.todo)
         for row, key in enumerate(keys):

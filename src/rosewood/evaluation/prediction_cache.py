@@ -7,16 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from xxhash import xxh3_128
 
+from rosewood.attacks.search.identity import of_model
 from rosewood.scoring import Row
 
 Floats = NDArray[np.float32]
@@ -24,46 +24,43 @@ _PARTS = ("logits", "features")
 
 
 def checkpoint_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of everything that decides a prediction: architecture, weights and tokenizer."""
-    digest = xxh3_128()
+    """A hash of everything that decides a prediction: weights, vocabulary, and the settings of both."""
     settings = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_")}
-    ignored = ("id2label", "label2id", "transformers_version")  # names of outputs, and of software
-    kept = {key: value for key, value in settings.items() if key not in ignored}
-    digest.update(json.dumps(kept, sort_keys=True, default=str).encode())
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    settings.pop("transformers_version", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    vocabulary = sorted(tokenizer.get_vocab().items())
-    digest.update((backend.to_str() if backend is not None else json.dumps(vocabulary)).encode())
-    return digest.hexdigest()
+    parts = [of_model(model, tokenizer), settings, backend.to_str() if backend is not None else None]
+    return xxh3_128(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class PredictionCache:
     """One file of a folder: the predictions of one checkpoint. A file that cannot be read counts as empty.
 
-    Whoever can write the file decides what is predicted: `fresh` begins with an empty one.
+    Whoever can write the file decides what is predicted: `fresh` begins with an empty one. A folder that is a link is
+    not used, because it may lead out of the run.
     """
 
     def __init__(self, folder: Path, checkpoint: str, fresh: bool = False) -> None:
         self._path = folder / f"predictions-{checkpoint}.safetensors"
-        self._stored = {} if fresh else self._read()
+        self._is_link = folder.is_symlink()
+        self._stored = {} if fresh or self._is_link else self._read()
 
     @staticmethod
     def key(texts: Row, max_length: int) -> bytes:
         """The name of one prediction."""
         return xxh3_128(json.dumps([max_length, *texts]).encode()).digest()
 
-    def logits(self, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
-        """Those of the asked that are known."""
-        return self._known("logits", keys)
-
-    def features(self, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
-        """Those of the asked that are known."""
-        return self._known("features", keys)
+    def known(self, part: Literal["logits", "features"], keys: Sequence[bytes], width: int) -> Mapping[bytes, Floats]:
+        """Those of the asked that are stored, if they are as wide as they must be."""
+        if part not in self._stored or self._stored[part][1].shape[1:] != (width,):
+            return {}
+        names, values = self._stored[part]
+        places = {bytes(name): place for place, name in enumerate(names)}
+        return {key: values[places[key]] for key in keys if key in places}
 
     def add(self, keys: Sequence[bytes], logits: Floats, feature_keys: Sequence[bytes], features: Floats) -> None:
         """Write new predictions beside the old ones, and drop those of other weights."""
+        if self._is_link:
+            return
         for part, names, values in (("logits", keys, logits), ("features", feature_keys, features)):
             if names:
                 self._stored[part] = _joined(self._stored.get(part), names, values)
@@ -72,13 +69,6 @@ class PredictionCache:
             if other != self._path:
                 with suppress(OSError):
                     other.unlink()
-
-    def _known(self, part: str, keys: Sequence[bytes]) -> Mapping[bytes, Floats]:
-        if part not in self._stored:
-            return {}
-        names, values = self._stored[part]
-        places = {bytes(name): place for place, name in enumerate(names)}
-        return {key: values[places[key]] for key in keys if key in places}
 
     def _read(self) -> dict[str, tuple[NDArray[np.uint8], Floats]]:
         try:
