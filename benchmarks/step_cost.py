@@ -78,6 +78,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
     trainer.current_gradient_accumulation_steps = 1
 
     def step(batch: dict[str, torch.Tensor]) -> None:
+        trainer.get_batch_samples(iter([batch]), 1, model.device)
         trainer.training_step(model, batch)
         trainer._get_grad_norm(model, trainer._clip_grad_norm(model))
         trainer.optimizer.step()
