@@ -80,6 +80,14 @@ def load(file: Path, **columns: Any) -> None:
         task_from_files(file, file, test_file=file, text_columns=columns.pop("text_columns", ["text"]), **columns)
 
 
+def test_the_same_files_undamaged(tmp_path: Path) -> None:
+    for ending, data in GOOD.items():
+        file = tmp_path / f"rows.{ending}"
+        file.write_bytes(data)
+        assert len(read_file(file)) == len(ROWS)
+        assert task_from_files(file, file, test_file=file, text_columns=["text"]).labels == ["0", "1"]
+
+
 def test_damaged_files(profile: settings, tmp_path: Path) -> None:
     @profile
     @given(st.sampled_from(ENDINGS), st.data())

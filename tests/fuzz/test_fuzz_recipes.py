@@ -66,7 +66,7 @@ def use(recipe: Recipe, folder: Path) -> None:
         for part in stage.components():
             part.explain(stage)
     recipe.save(folder / "saved.yaml")
-    load_recipe(folder / "saved.yaml")
+    assert load_recipe(folder / "saved.yaml") == recipe
 
 
 def test_recipe_files(profile: settings, tmp_path: Path) -> None:

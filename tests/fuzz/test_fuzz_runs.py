@@ -80,6 +80,7 @@ def test_results(profile: settings, tmp_path: Path) -> None:
         with only_our_errors():
             loaded = kind.load(file)
             loaded.save(file)
+            assert kind.load(file).model_dump_json() == loaded.model_dump_json()
             if kind is Evaluation:
                 render({"a": loaded})
 
