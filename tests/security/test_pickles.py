@@ -26,10 +26,11 @@ from rosewood.evaluation.classifier import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.checkpoint import CHECKSUMS, damage, seal
+from rosewood.training.checkpointed import STATE_FILE
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.run import Plan, resume_run, start_run
-from rosewood.training.trainer import STATE_FILE, RobustTrainer
+from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert
 from tiny_text import save_tiny_checkpoint
 

@@ -1,4 +1,4 @@
-"""RobustTrainer: the Hugging Face Trainer, running any recipe. The only file that knows the Trainer."""
+"""RobustTrainer: the Hugging Face Trainer, running any recipe. Only this file and checkpointed.py know the Trainer."""
 
 from __future__ import annotations
 
@@ -6,52 +6,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from accelerate.utils import DynamoBackend, broadcast_object_list
+from accelerate.utils import DynamoBackend
 from rich.progress import track
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch._functorch import config as functorch_settings
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
-from transformers import Trainer, TrainerState, get_scheduler
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
-from transformers.training_args import OptimizerNames
+from transformers import get_scheduler
 
-from rosewood.durable import UNFINISHED, staged, staged_path
-from rosewood.errors import RecipeError, RunError
+from rosewood.errors import RunError
 from rosewood.predictions import Predictions
-from rosewood.processes import average_, together
+from rosewood.processes import average_
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.selections.everything import Everything
-from rosewood.shards import are_divided, whole
-from rosewood.training.checkpoint import (
-    CHECKSUMS,
-    NoGoodCheckpointError,
-    checkpoints,
-    damage,
-    good_or_older,
-    newest_good,
-    seal,
+from rosewood.shards import whole
+from rosewood.training.arguments import (
+    check_deepspeed,
+    check_fsdp,
+    check_gradient_checkpointing,
+    check_optimizer,
+    check_processes,
+    needs_masked_adamw,
 )
+from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
-from rosewood.training.full_disk import explained
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
-from rosewood.training.untrusted import reading
-
-ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
-STATE_FILE = "rosewood.safetensors"
 
 
-class RobustTrainer(Trainer):
+class RobustTrainer(CheckpointedTrainer):
     """A Trainer with a recipe; everything else is passed on to transformers.Trainer unchanged.
 
     With the recipe `vanilla` it is the Trainer, bit for bit, except under gradient accumulation. There every term is a
@@ -72,9 +61,6 @@ class RobustTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
-        self.model: Any
-        self.optimizer: Any
-        self.lr_scheduler: Any
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
@@ -88,66 +74,18 @@ class RobustTrainer(Trainer):
         self._skipped = SkippedSteps(max_skipped_steps)
         self._skipping = False
         self._suspect: str | None = None
-        self._writing_checkpoint = False
         self._unlogged: list[dict[str, Any]] = []
 
     # What the Trainer builds before it trains.
 
     def _check_arguments(self) -> None:
-        if together() and self.args.world_size == 1:
-            raise RunError(
-                "this is one of several processes, but TrainingArguments sees only one, so each would train on all of "
-                "the data: without an accelerator, pass use_cpu=True"
-            )
-        self._check_sharding()
-        perturbs = any(stage.perturbation is not None for stage in self.recipe.all_stages())
-        checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
-        reentrant = self.args.gradient_checkpointing and checkpointing.get("use_reentrant")
-        if reentrant and (perturbs or self._needs_masked_adamw()):
-            raise RecipeError(
-                f"recipe {self.recipe.name} reads single gradients, which reentrant checkpointing cannot give: use "
-                'gradient_checkpointing_kwargs={"use_reentrant": False}'
-            )
-        if not self._needs_masked_adamw():
-            return
-        if self.optimizer is not None or self.optimizer_cls_and_kwargs is not None:
-            raise RecipeError(
-                f"recipe {self.recipe.name} masks the optimiser's update and brings its own AdamW: leave out "
-                "`optimizers` and `optimizer_cls_and_kwargs`, and set betas, epsilon and decay in TrainingArguments"
-            )
-        if self.args.optim not in ADAMW:
-            raise RecipeError(
-                f"recipe {self.recipe.name} masks AdamW's update, which optim={OptimizerNames(self.args.optim).value} "
-                "has not: use optim=adamw_torch_fused or adamw_torch"
-            )
-
-    def _check_sharding(self) -> None:
-        if self.is_fsdp_enabled and not (self.accelerator.is_fsdp2 and hasattr(FSDPModule, "reset_iter_state")):
-            raise RunError(
-                "of FSDP, rosewood knows version 2 of torch 2.13 or newer: set fsdp_config={'version': 2, ...}, and "
-                f"update torch if it is older (this is {torch.__version__})"
-            )
-        if self.is_fsdp_enabled and self.args.torch_compile:
-            raise RunError(
-                "FSDP and torch_compile together have not been tried (compiling renames the parameters that are "
-                "divided): choose one of them"
-            )
-        if not self.is_deepspeed_enabled:
-            return
-        stages = self.recipe.all_stages()
-        needy = [f"objective {stage.objective.name}" for stage in stages if stage.objective.asks_back(stage)]
-        needy += [f"selection {s.selection.name}" for s in stages if not isinstance(s.selection, Everything)]
-        needy += [f"anchor {anchor.name}" for stage in stages for anchor in stage.anchors]
-        if needy:
-            raise RecipeError(
-                f"recipe {self.recipe.name}: {' and '.join(dict.fromkeys(needy))} must read or change single gradients "
-                "or weights, which DeepSpeed keeps to itself: leave DeepSpeed out, and use FSDP2 (fsdp=True) if the "
-                "model is too large for one device"
-            )
-
-    def _needs_masked_adamw(self) -> bool:
-        freezes = any(stage.selection.masked == "freeze" for stage in self.recipe.all_stages())
-        return freezes or self.recipe.optimizer_form == "hf"
+        check_processes(self.args)
+        if self.is_fsdp_enabled:
+            check_fsdp(self.args, self.accelerator.is_fsdp2)
+        if self.is_deepspeed_enabled:
+            check_deepspeed(self.recipe)
+        check_gradient_checkpointing(self.recipe, self.args)
+        check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
 
     def _snapshot(self) -> dict[str, Tensor]:
         """The weights as they came, before a resumed run replaces them; only if an anchor looks at them."""
@@ -165,7 +103,7 @@ class RobustTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
-            if self._needs_masked_adamw():
+            if needs_masked_adamw(self.recipe):
                 _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
                 settings["form"] = self.recipe.optimizer_form
                 self.optimizer_cls_and_kwargs = (MaskedAdamW, settings)
@@ -406,108 +344,19 @@ class RobustTrainer(Trainer):
         return result
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        if resume_from_checkpoint is not None and resume_from_checkpoint is not False:
-            resume_from_checkpoint = self._good_checkpoint(resume_from_checkpoint)
         self._skipped.reset()
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
-    def _good_checkpoint(self, wanted: str | Literal[True]) -> str:
-        """The path of the checkpoint to resume, which one process looks for and tells the others."""
-        answer: list[Any] = [None]
-        if self.is_world_process_zero():
-            try:
-                folder = Path(self.args.output_dir or ".")
-                answer[0] = newest_good(folder) if wanted is True else good_or_older(Path(wanted))
-            except NoGoodCheckpointError as error:
-                answer[0] = error
-        broadcast_object_list(answer)
-        if isinstance(answer[0], NoGoodCheckpointError):
-            raise answer[0]
-        return str(answer[0])
-
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """As the Trainer, but under another name until all files are written, synced and have checksums."""
         self._unlogged += self.history.flush()  # a killed process resumes from here
-        folder = Path(self._get_output_dir(trial))
-        place = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with explained(f"the checkpoint of step {self.state.global_step}", folder, self._checkpoint_size, folder):
-            with staged(place) if self.args.should_save else nullcontext():
-                self.accelerator.wait_for_everyone()  # the folder exists, and is empty
-                self._write_checkpoint(model, trial, place)
-                self.accelerator.wait_for_everyone()  # each process has written its part
-                if self.args.should_save:
-                    seal(staged_path(place))
-            self.accelerator.wait_for_everyone()
-        if self.args.should_save:
-            best = self.state.best_model_checkpoint
-            rotate_checkpoints(str(folder), self.args.save_total_limit, best, use_mtime=True)
-        if self.args.push_to_hub:
-            self._push_from_checkpoint(str(place))
+        super()._save_checkpoint(model, trial)
 
-    def _write_checkpoint(self, model: nn.Module, trial: Any, place: Path) -> None:
-        self._writing_checkpoint = True
-        try:
-            super()._save_checkpoint(model, trial)
-        finally:
-            self._writing_checkpoint = False
-        if Path(self.state.best_model_checkpoint or "") == staged_path(place):
-            self.state.best_model_checkpoint = str(place)
-            if self.args.should_save:
-                self.state.save_to_json(str(staged_path(place) / TRAINER_STATE_NAME))
+    def _own_state(self) -> dict[str, Tensor]:
+        return {} if self._engine is None else self._engine.state_dict()
 
-    def _get_output_dir(self, trial: Any) -> str:
-        folder = super()._get_output_dir(trial)
-        return str(Path(folder) / UNFINISHED) if self._writing_checkpoint else folder
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if not self._writing_checkpoint:  # the upload goes on in the background: not before the last renaming
-            super()._push_from_checkpoint(checkpoint_folder)
-
-    def _checkpoint_size(self) -> int:
-        """About how many bytes a checkpoint has: as many as the last one, or weights, optimiser and recipe's state."""
-        last = checkpoints(Path(self.args.output_dir or "."))[:1]
-        if last:
-            return sum(file.stat().st_size for file in last[0].rglob("*"))
-        kept = [value for state in self.optimizer.state.values() for value in state.values()]
-        own: list[Tensor] = []
-        if self._engine is not None and not are_divided(self.model.parameters()):  # gathering waits for the others
-            own = list(self._engine.state_dict().values())
-        tensors = [*self.model.state_dict().values(), *kept, *own]
-        return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
-
-    def _load_best_model(self) -> None:
-        best = Path(str(self.state.best_model_checkpoint))
-        problem = damage(best) if (best / CHECKSUMS).exists() else None
-        if problem is not None:
-            raise RunError(f"the best checkpoint, {best}, is damaged: {problem}. Train again to have it back.")
-        super()._load_best_model()
-
-    def _save_rng_state(self, output_dir: str) -> None:
-        super()._save_rng_state(output_dir)
-        state = {} if self._engine is None else self._engine.state_dict()
-        if state and self.args.should_save:
-            save_file({key: value.contiguous() for key, value in state.items()}, Path(output_dir) / STATE_FILE)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        with reading(resume_from_checkpoint):
-            TrainerState.load_from_json(str(Path(resume_from_checkpoint) / TRAINER_STATE_NAME))  # comes next
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with reading(checkpoint):
-            super()._load_optimizer_and_scheduler(checkpoint)
-            if checkpoint is not None and self._engine is not None:
-                file = Path(checkpoint) / STATE_FILE
-                state = load_file(file) if file.exists() else {}  # safetensors has no device cpu:0
-                self._engine.load_state_dict({key: value.to(self.args.device) for key, value in state.items()})
-
-    def _load_scaler(self, checkpoint: str | None) -> None:
-        with reading(checkpoint):
-            super()._load_scaler(checkpoint)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        with reading(checkpoint):
-            super()._load_rng_state(checkpoint)
+    def _load_own_state(self, state: dict[str, Tensor]) -> None:
+        if self._engine is not None:
+            self._engine.load_state_dict(state)
 
 
 def _averages(records: list[dict[str, Any]]) -> dict[str, float]:
