@@ -28,6 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     COMPONENTS,
     ("data",),
     ("recipe", "registry", "recipes"),
+    ("overrides", "training_settings"),
     ("errors", "durable", "strict_yaml"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}

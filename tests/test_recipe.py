@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from rosewood.errors import RecipeError
-from rosewood.recipe import Recipe, build_component, build_recipe, load_recipe, parse_overrides, recipe_names
+from rosewood.overrides import parse_overrides
+from rosewood.recipe import Recipe, build_component, build_recipe, load_recipe, recipe_names
 from rosewood.selections.rose import Rose
 from tiny import arguments
 

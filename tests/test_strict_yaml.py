@@ -11,7 +11,8 @@ import yaml
 from rosewood import strict_yaml
 from rosewood.data.tasks import load_task
 from rosewood.errors import DataError, RecipeError
-from rosewood.recipe import load_recipe, parse_overrides
+from rosewood.overrides import parse_overrides
+from rosewood.recipe import load_recipe
 
 TAGS = [
     "!!python/object/apply:os.mkdir ['{marker}']",

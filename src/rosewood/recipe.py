@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import yaml
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from rosewood import strict_yaml
 from rosewood.errors import RecipeError, closest
+from rosewood.overrides import override
 from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
 from rosewood.registry import component
+from rosewood.training_settings import typed_arguments
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
 SWITCHES = {"optimizer_form": ("torch", "hf"), "attention_mask": ("given", "absent")}  # the default first
@@ -27,17 +29,6 @@ DEFAULT_PARTS: dict[str, Any] = {
     "selection": "everything",
     "anchors": [],
 }
-# What transformers itself would only notice in the middle of things.
-RANGES: dict[str, Any] = {
-    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), Field(ge=1)),
-    **dict.fromkeys(("gradient_accumulation_steps", "num_train_epochs"), Field(gt=0)),
-    **dict.fromkeys(("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "warmup_steps"), Field(ge=0)),
-    **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor"), Field(ge=0, lt=1)),
-    **dict.fromkeys(("dataloader_num_workers",), Field(ge=0)),
-}
-FINITE = ConfigDict(allow_inf_nan=False)
-# A recipe may come from a stranger and must not decide who gets the model or its figures.
-PUBLISHING = ("push_to_hub", "hub_", "report_to", "trackio_")
 
 
 @dataclass(frozen=True)
@@ -165,22 +156,6 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
     return build_recipe(spec, chosen | dict(overrides or {}))
 
 
-def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
-    """`["selection.keep_quantile=0.7"]` as a mapping; values are read as YAML."""
-    overrides = {}
-    for assignment in assignments:
-        path, sign, value = assignment.partition("=")
-        if not sign or not path:
-            raise RecipeError(f"--set expects PATH=VALUE, such as selection.keep_quantile=0.7, got {assignment!r}")
-        try:
-            overrides[path.strip()] = strict_yaml.parse(value)
-        except yaml.YAMLError as error:
-            raise RecipeError(
-                f"--set {path.strip()}: {value!r} cannot be read as YAML ({error}); quote text with special signs"
-            ) from None
-    return overrides
-
-
 def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from plain data; all problems are reported at once."""
     # An entry left empty in YAML is None and counts as absent, except where None is a value of its own.
@@ -189,7 +164,7 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
     _drop_wrong_kinds(plain, problems)
     # A whole part before its settings, in whatever order they were given.
     for path, value in sorted((overrides or {}).items(), key=lambda item: item[0].count(".")):
-        _override(plain, path, _copied(value), problems)
+        override(plain, path, _copied(value), DEFAULT_PARTS, problems)
     _drop_wrong_kinds(plain, problems)
     problems += _hidden_by_stages(plain, list(overrides or {}))
     known = [part.name for part in dataclasses.fields(Recipe)]
@@ -202,7 +177,7 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
         for switch, value in switches.items()
         if value not in SWITCHES[switch]
     ]
-    training = _check_training(plain.get("training") or {}, problems)
+    training = typed_arguments(plain.get("training") or {}, problems)
     name = str(plain.get("name", "recipe"))
     _raise_all(name, problems)
     if stages:
@@ -258,32 +233,6 @@ def _drop_wrong_kinds(plain: dict[str, Any], problems: list[str]) -> None:
     variants = plain.get("variants") or {}
     odd = [key for key, value in variants.items() if not isinstance(value, dict)]
     problems += [f"variants.{key}: expected a mapping of settings, got {variants.pop(key)!r}" for key in odd]
-
-
-def _override(plain: dict[str, Any], path: str, value: Any, problems: list[str]) -> None:
-    *parents, last = path.split(".")
-    node: Any = plain
-    place: int | str
-    for i, key in enumerate(parents):
-        if isinstance(node, list):
-            if not key.isdigit() or int(key) >= len(node):
-                problems.append(f"--set {path}: {'.'.join(parents[:i])} has {len(node)} entries, counted from 0")
-                return
-            child, place = node[int(key)], int(key)
-        else:
-            child, place = node.get(key, DEFAULT_PARTS.get(key, {})), key
-        if isinstance(child, str):
-            child = {"name": child}
-        if child is None or not isinstance(child, dict | list):
-            where = ".".join(parents[: i + 1])
-            problems.append(f"--set {path}: the recipe has no {where}: choose one first, --set {where}=NAME")
-            return
-        node[place] = child
-        node = child
-    if isinstance(node, list):
-        problems.append(f"--set {path}: expected a setting of one entry, such as {'.'.join(parents)}.0.{last}")
-        return
-    node[last] = value
 
 
 def _hidden_by_stages(plain: Mapping[str, Any], paths: list[str]) -> list[str]:
@@ -352,40 +301,6 @@ def _describe(at: str, detail: Any, known: list[str]) -> str:
             return f"{at}.{setting}: this component has no settings; choose another one first"
         return f"{at}.{setting}: no such setting; {closest(setting, known)}"
     return f"{at}.{setting}: {detail['msg'][0].lower()}{detail['msg'][1:]}, got {detail['input']!r}"
-
-
-def check_training(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Training arguments from elsewhere, with the types that transformers expects, or all that is wrong with them."""
-    problems: list[str] = []
-    checked = _check_training(training, problems)
-    if problems:
-        raise RecipeError("the training arguments cannot be used:\n" + "\n".join(f"- {p}" for p in problems))
-    return checked
-
-
-def _check_training(training: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """The training arguments with the types that transformers expects; YAML 1.1, for one, reads 1e-5 as text."""
-    if not training:
-        return {}
-    from transformers import TrainingArguments
-
-    hints = get_type_hints(TrainingArguments) | {"fsdp": bool | str | None}  # declared as text, meant as a boolean
-    checked = {}
-    for name, value in training.items():
-        if name not in hints:
-            problems.append(f"training.{name}: no such training argument; {closest(name, list(hints))}")
-            continue
-        if name.startswith(PUBLISHING):
-            problems.append(f"training.{name}: a recipe cannot send anything anywhere; publish a finished run yourself")
-            continue
-        try:
-            hint: Any = Annotated[hints[name], RANGES[name]] if name in RANGES else hints[name]
-            checked[name] = TypeAdapter(hint, config=FINITE).validate_python(value)
-        except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            quoting = " (YAML reads no, off, yes and on as booleans: quote them)" if isinstance(value, bool) else ""
-            problems.append(f"training.{name}: {message[0].lower()}{message[1:]}, got {value!r}{quoting}")
-    return checked
 
 
 def _parts_to_dict(parts: Recipe | Stage) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from junk import SCALARS, TEXTS, VALUES, mutated, only_our_errors, scarred
 from rosewood.data.tasks import load_task
-from rosewood.recipe import Recipe, build_recipe, load_recipe, parse_overrides, recipe_names
+from rosewood.overrides import parse_overrides
+from rosewood.recipe import Recipe, build_recipe, load_recipe, recipe_names
 from rosewood.training.run import Plan, _arguments
 
 SHIPPED = {

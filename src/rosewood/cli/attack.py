@@ -114,8 +114,8 @@ def attack(
     """
     from rosewood.attacks.search.prepare import choose_attack
     from rosewood.attacks.search.table import diff, render
+    from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
-    from rosewood.recipe import parse_overrides
 
     orders = Orders(
         choose_attack(attack, parse_overrides(assignments)),

@@ -17,7 +17,8 @@ def explain(
     assignments: list[str] = typer.Option([], "--set", help="Change one setting: selection.keep_quantile=0.7."),
 ) -> None:
     """Print the resolved recipe: formulas, cost, memory, and where it deviates from paper or official code."""
-    from rosewood.recipe import load_recipe, parse_overrides
+    from rosewood.overrides import parse_overrides
+    from rosewood.recipe import load_recipe
 
     resolved = load_recipe(recipe, parse_overrides(assignments))
     console = Console(highlight=False)

@@ -121,8 +121,9 @@ def train(
 
     Any other training argument of transformers is a setting too: --set training.bf16=true.
     """
+    from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
-    from rosewood.recipe import load_recipe, parse_overrides
+    from rosewood.recipe import load_recipe
     from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 
     if resume:

@@ -41,7 +41,7 @@ from rosewood.data.tokenize import tokenize
 from rosewood.durable import staged, staged_path
 from rosewood.errors import RunError
 from rosewood.processes import is_first
-from rosewood.recipe import Recipe, check_training, load_recipe
+from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import Lora, Metrics, RunInfo
 from rosewood.training.checkpoint import NoGoodCheckpointError
 from rosewood.training.full_disk import explained
@@ -50,6 +50,7 @@ from rosewood.training.pretrained import load_pretrained
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
+from rosewood.training_settings import check_training
 
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 5e-5,
