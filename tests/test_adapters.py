@@ -23,7 +23,7 @@ from rosewood.pretrained_part import pretrained_names
 from rosewood.protocol import Run
 from rosewood.recipe import load_recipe
 from rosewood.results import Lora
-from rosewood.sites import at_encoder, at_ffn, at_words
+from rosewood.sites import FeedForwards, Place, Site
 from rosewood.training.lora import with_adapter
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert, trained
@@ -93,17 +93,18 @@ def test_places_of_a_lora_model_are_those_of_its_base() -> None:
     model, ids = moved(tiny_lora()).eval(), TinyData().ids
     merged = moved(tiny_lora()).merge_and_unload().eval()
     noise = torch.randn(len(ids), ids.shape[1], 16, dtype=torch.float64)
-    for place in (at_words, at_encoder):
+    places: list[Place] = ["words", "encoder"]
+    for place in places:
         logits = []
         for each in (model, merged):
-            with place(each, lambda hidden: hidden + noise):
+            with Site(place, each).changed(lambda hidden: hidden + noise):
                 logits.append(each(input_ids=ids).logits)
         torch.testing.assert_close(logits[0], logits[1])
         assert not torch.allclose(logits[0], model(input_ids=ids).logits)
     seen: list[list[torch.Tensor]] = []
     for each in (model, merged):
         seen.append([])
-        with at_ffn(each, lambda layer, output, attention: seen[-1].append(output) or output):
+        with FeedForwards(each).changed(lambda layer, output, attention: seen[-1].append(output) or output):
             each(input_ids=ids)
     assert len(seen[0]) == 2
     torch.testing.assert_close(seen[0], seen[1])
@@ -117,7 +118,7 @@ def test_the_feed_forward_output_of_gpt2_with_an_adapter() -> None:
     adapter = LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["c_proj"], fan_in_fan_out=True)
     model = get_peft_model(GPT2ForSequenceClassification(config).double(), adapter)
     model, outputs = moved(model).eval(), []
-    with at_ffn(model, lambda layer, output, attention: outputs.append(output) or output):
+    with FeedForwards(model).changed(lambda layer, output, attention: outputs.append(output) or output):
         expected = model(input_ids=TinyData().ids).logits
     torch.testing.assert_close(model.merge_and_unload()(input_ids=TinyData().ids).logits, expected)
     assert [output.shape for output in outputs] == [(64, 8, 16)] * 2

@@ -13,10 +13,10 @@ from torch.utils.data import default_collate
 from architectures import ARCHITECTURES, EosData
 from rosewood.errors import RunError
 from rosewood.model_dropout import DropoutSetting
-from rosewood.sites import Site, at_encoder, at_ffn, at_words, ffn_problems, real_tokens, site_problems
+from rosewood.sites import FeedForwards, Place, Site, ffn_problems, real_tokens, site_problems
 from tiny import tiny_bert
 
-SITES = [at_words, at_encoder]
+SITES: list[Place] = ["words", "encoder"]
 # What gives the encoder's input; the others have it inside a module that does more.
 EMBEDDINGS = {
     "bert": "bert.embeddings",
@@ -61,9 +61,8 @@ FOLLOWING = {
 ROWS, TOKENS, HIDDEN, HEADS = 3, 8, 16, 2
 
 Build = Callable[[], nn.Module]
-SiteContext = Callable[[nn.Module, Any], AbstractContextManager[None]]
 every_architecture = pytest.mark.parametrize("build", ARCHITECTURES, ids=lambda build: build.__name__)
-every_site = pytest.mark.parametrize("site", SITES, ids=lambda site: site.__name__)
+every_site = pytest.mark.parametrize("site", SITES)
 
 
 def made(build: Build) -> tuple[Any, dict[str, Tensor]]:
@@ -84,7 +83,7 @@ def captured(model: nn.Module, name: str, batch: dict[str, Tensor]) -> tuple[lis
 
 @every_site
 @every_architecture
-def test_adding_zero_changes_no_bit_and_adding_something_changes_the_answer(build: Build, site: SiteContext) -> None:
+def test_adding_zero_changes_no_bit_and_adding_something_changes_the_answer(build: Build, site: Place) -> None:
     model, batch = made(build)
     expected = model(**batch).logits
     shapes = []
@@ -97,21 +96,21 @@ def test_adding_zero_changes_no_bit_and_adding_something_changes_the_answer(buil
 
         return change
 
-    with site(model, add(0.0)):
+    with Site(site, model).changed(add(0.0)):
         assert torch.equal(model(**batch).logits, expected)
-    with site(model, add(1.0)):
+    with Site(site, model).changed(add(1.0)):
         assert (model(**batch).logits - expected).abs().max() > 1e-5
     assert torch.equal(model(**batch).logits, expected), "leaving must leave nothing behind"
     width = shapes[0][2]
     assert shapes == [(ROWS, TOKENS, width)] * 2, "once a forward, the batch first"
-    assert width == Site("words" if site is at_words else "encoder", model).width
+    assert width == Site(site, model).width
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
 def test_the_encoder_gets_exactly_what_the_embeddings_give(name: str) -> None:
     model, batch = made(next(build for build in ARCHITECTURES if build.__name__ == name))
     seen: list[Tensor] = []
-    with at_encoder(model, lambda hidden: seen.append(hidden) or hidden):  # type: ignore[func-returns-value]
+    with Site("encoder", model).changed(lambda hidden: seen.append(hidden) or hidden):  # type: ignore[func-returns-value]
         embeddings, _ = captured(model, EMBEDDINGS[name], batch)
     assert len(seen) == 1
     assert torch.equal(seen[0], embeddings[0])
@@ -121,7 +120,7 @@ def test_the_encoder_gets_exactly_what_the_embeddings_give(name: str) -> None:
 def test_words_are_rows_of_the_embedding_matrix(build: Build) -> None:
     model, batch = made(build)
     seen: list[Tensor] = []
-    with at_words(model, lambda hidden: seen.append(hidden) or hidden):  # type: ignore[func-returns-value]
+    with Site("words", model).changed(lambda hidden: seen.append(hidden) or hidden):  # type: ignore[func-returns-value]
         model(**batch)
     (words,) = seen
     assert torch.equal(words, model.get_input_embeddings().weight[batch["input_ids"]])
@@ -139,7 +138,7 @@ def test_a_change_reaches_its_own_row_and_token(build: Build) -> None:
             noise[0, TOKENS - 1] = torch.linspace(-1, 1, hidden.shape[-1])
             return hidden + noise
 
-        with site(model, first_row):
+        with Site(site, model).changed(first_row):
             found = model(**batch).logits
         torch.testing.assert_close(found[1:], expected[1:], rtol=0, atol=1e-12)
         assert (found[0] - expected[0]).abs().max() > 1e-6
@@ -155,7 +154,7 @@ def test_the_feed_forward_output_of_every_layer(build: Build) -> None:
         return output
 
     expected = model(**batch).logits
-    with at_ffn(model, look):
+    with FeedForwards(model).changed(look):
         assert torch.equal(model(**batch).logits, expected)
     assert [layer for layer, _, _ in seen] == [0, 1]
     for layer, output, attention in seen:
@@ -166,7 +165,7 @@ def test_the_feed_forward_output_of_every_layer(build: Build) -> None:
         assert attention.shape == (ROWS, HEADS, TOKENS, TOKENS)
         torch.testing.assert_close(attention.sum(-1), torch.ones_like(attention.sum(-1)), rtol=0, atol=1e-6)
         assert not attention.requires_grad
-    with at_ffn(model, lambda layer, output, attention: output * 0):
+    with FeedForwards(model).changed(lambda layer, output, attention: output * 0):
         assert (model(**batch).logits - expected).abs().max() > 1e-6
     assert torch.equal(model(**batch).logits, expected)
 
@@ -175,7 +174,7 @@ def test_the_feed_forward_output_of_every_layer(build: Build) -> None:
 def test_attention_is_what_the_model_reports_when_there_is_no_dropout(name: str) -> None:
     model, batch = made(next(build for build in ARCHITECTURES if build.__name__ == name))
     seen: list[Tensor] = []
-    with at_ffn(model, lambda layer, output, attention: (seen.append(attention), output)[1]):
+    with FeedForwards(model).changed(lambda layer, output, attention: (seen.append(attention), output)[1]):
         reported = model(**batch, output_attentions=True).attentions
     for found, expected in zip(seen, reported, strict=True):
         torch.testing.assert_close(found.to(expected.dtype), expected)
@@ -191,7 +190,7 @@ def test_the_dropout_after_the_feed_forward_output_is_left_out_and_no_other(name
         for place in followers:
             model.get_submodule(place).p = follower
         model.train()
-        with at_ffn(model, change) if change else nullcontext():
+        with FeedForwards(model).changed(change) if change else nullcontext():
             return model(**batch).logits
 
     def keep(layer: int, output: Tensor, attention: Tensor) -> Tensor:
@@ -225,10 +224,10 @@ def gradients(model: Any, batch: dict[str, Tensor], run: Callable[[Any, Tensor],
 
 
 RUNS: dict[str, Callable[[Any, Tensor], AbstractContextManager[None]]] = {
-    "encoder": lambda model, delta: at_encoder(model, lambda hidden: hidden + delta),
-    "detached": lambda model, delta: at_encoder(model, lambda hidden: hidden.detach() + delta),
-    "words": lambda model, delta: at_words(model, lambda hidden: hidden * 2),
-    "ffn": lambda model, delta: at_ffn(model, cut),
+    "encoder": lambda model, delta: Site("encoder", model).changed(lambda hidden: hidden + delta),
+    "detached": lambda model, delta: Site("encoder", model).changed(lambda hidden: hidden.detach() + delta),
+    "words": lambda model, delta: Site("words", model).changed(lambda hidden: hidden * 2),
+    "ffn": lambda model, delta: FeedForwards(model).changed(cut),
 }
 
 
@@ -257,8 +256,8 @@ def test_an_albert_of_many_layers_is_changed_once_and_cut_in_every_layer() -> No
     batch = default_collate([EosData()[i] for i in range(ROWS)])
     calls, layers = [], []
     with (
-        at_encoder(model, lambda hidden: (calls.append(1), hidden)[1]),
-        at_ffn(model, lambda layer, output, attention: (layers.append(layer), output)[1]),
+        Site("encoder", model).changed(lambda hidden: (calls.append(1), hidden)[1]),
+        FeedForwards(model).changed(lambda layer, output, attention: (layers.append(layer), output)[1]),
     ):
         model(**batch)
         model(**batch)
@@ -270,7 +269,10 @@ def test_fused_attention_shows_no_weights() -> None:
     model: Any = tiny_bert().eval()
     model.set_attn_implementation("sdpa")
     batch = default_collate([EosData()[i] for i in range(ROWS)])
-    with pytest.raises(RunError, match="needs eager attention"), at_ffn(model, lambda layer, output, attention: output):
+    with (
+        pytest.raises(RunError, match="needs eager attention"),
+        FeedForwards(model).changed(lambda layer, output, attention: output),
+    ):
         model(**batch)
     assert "forward" not in vars(model.bert.encoder.layer[0])
     assert not model.bert.encoder.layer[0].output.dense._forward_hooks

@@ -140,16 +140,6 @@ class Site:
                     yield
 
 
-def at_words(model: nn.Module, change: Change) -> AbstractContextManager[None]:
-    """Replace the word vectors of a model; use a Site to do so often."""
-    return Site("words", model).changed(change)
-
-
-def at_encoder(model: nn.Module, change: Change) -> AbstractContextManager[None]:
-    """Replace the input of a model's encoder; use a Site to do so often."""
-    return Site("encoder", model).changed(change)
-
-
 class FeedForwards:
     """The outputs of the feed-forward networks of all layers, before residual and norm.
 
@@ -179,13 +169,8 @@ class FeedForwards:
             yield
 
 
-def at_ffn(model: nn.Module, change: LayerChange) -> AbstractContextManager[None]:
-    """Replace the feed-forward outputs of a model; use FeedForwards to do so often."""
-    return FeedForwards(model).changed(change)
-
-
 def ffn_problems(model: nn.Module, user: str) -> list[str]:
-    """Sentences that say why `at_ffn` cannot work on this model; none if it can."""
+    """Sentences that say why `FeedForwards` cannot change this model; none if it can."""
     name = type(model).__name__
     if not block_prefixes(model):
         return [f"{user} changes every layer, and {name} has no repeated blocks (an nn.ModuleList)"]
