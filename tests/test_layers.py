@@ -11,8 +11,8 @@ import rosewood
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
-    *("flat", "importance", "processes", "shards"),
-    *("draws", "sites", "slopes"),
+    *("flat", "importance", "order_statistics", "processes", "shards"),
+    *("draws", "sites", "sixteen_bits", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
 )
 # From the top down; a module may import whatever stands in a lower row.

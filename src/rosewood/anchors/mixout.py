@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +15,11 @@ from rosewood.adapters import low_rank_changes, start_problems
 from rosewood.model_dropout import DropoutSetting
 from rosewood.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
-from rosewood.shards import cut, part, parts, replaced
+from rosewood.shards import part, parts, replaced
+from rosewood.sixteen_bits import LEVELS, LOWEST, SixteenBits
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
-
-LEVELS = 2**16
-LOWEST = -(2**15)
 
 
 @dataclass(frozen=True)
@@ -123,13 +120,8 @@ class MixoutTether(PretrainedTether):
         self._threshold = LOWEST + levels
         self._scale = LEVELS / (LEVELS - levels)
         self._mixed = [torch.empty_like(part(parameter)) for parameter in self.parameters]
-        shapes = self._shapes(settings, run.model)
-        sizes = [math.prod(shape) for shape in shapes]
-        self._random = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=self.parameters[0].device)
-        bits = self._random.view(torch.int16)[: sum(sizes)].split(sizes)
-        # All processes draw for whole parameters, and each uses what is for its part of them.
-        self._bits = [cut(b.view(s), p) for b, s, p in zip(bits, shapes, self.parameters, strict=True)]
-        self._drawn = [m.new_empty(b.shape) for m, b in zip(self._mixed, self._bits, strict=True)]
+        self._draws = SixteenBits(self.parameters, self._shapes(settings, run.model))
+        self._drawn = [m.new_empty(own.shape) for m, own in zip(self._mixed, self._draws.own, strict=True)]
         expanded = [k.expand_as(m) for k, m in zip(self._drawn, self._mixed, strict=True)]
         self._factors = dict(zip(self.names, expanded, strict=True))
 
@@ -143,15 +135,9 @@ class MixoutTether(PretrainedTether):
         return shapes
 
     def _draw(self, at: Progress) -> None:
-        """k for this micro-batch: equal on all processes and after a resume.
-
-        Four 16-bit numbers come from one 64-bit draw and are compared as integers: a third of the time of uniform
-        floats, a seventh of that of bernoulli_.
-        """
-        generator = self._run.generator("mixout", at.step, at.micro_batch)
-        self._random.random_(torch.iinfo(torch.int64).min, None, generator=generator)
-        self._random.view(torch.int16).ge_(self._threshold)
-        torch._foreach_copy_(self._drawn, self._bits)
+        """k for this micro-batch: equal on all processes and after a resume."""
+        self._draws.draw(self._run.generator("mixout", at.step, at.micro_batch)).ge_(self._threshold)
+        torch._foreach_copy_(self._drawn, self._draws.own)
         torch._foreach_mul_(self._drawn, self._scale)
 
     def leave(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from rosewood.candidates import candidate_names, present_masks
 from rosewood.errors import RecipeError
 from rosewood.flat import flat_like
 from rosewood.importance import SquaredGradients
+from rosewood.order_statistics import upper_threshold
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
-from rosewood.shards import all_elements, cut, keep_own, parts
+from rosewood.shards import all_elements, keep_own, parts
+from rosewood.sixteen_bits import LEVELS, LOWEST, SixteenBits
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -94,7 +95,7 @@ class FisherChild(Selector):
         fisher = SquaredGradients(candidates, self._run.loss_scale)
         fisher.add_pass(call, self._run.model, steps, clip_each_norm=1.0)
         information = all_elements(fisher.sums, candidates)
-        threshold = _upper_threshold(information, self._share)
+        threshold = upper_threshold(information, self._share)
         if threshold == 0 and self._share < 1:
             warnings.warn(
                 f"selection child_tuning: less than {self._share:.0%} of the candidates had a gradient other than 0 in "
@@ -121,18 +122,6 @@ class FisherChild(Selector):
         self._keep(state["mask"])
 
 
-def _upper_threshold(values: Tensor, share: float) -> Tensor:
-    """The least value that is not below the quantile 1 - share.
-
-    Comparing with it selects the same elements as comparing with the interpolated quantile.
-    """
-    below = math.ceil((1 - share) * (values.numel() - 1) - 1e-9)
-    return values.kthvalue(below + 1).values
-
-
-LEVELS = 1 << 16
-
-
 class RandomChild(Selector):
     """The children of variant F: a new mask every step, the same on all processes and after a resume."""
 
@@ -143,23 +132,15 @@ class RandomChild(Selector):
         parameters = list(candidates.values())
         self._levels = max(round(settings.keep_share * LEVELS), 1)
         self._mask = flat_like(parts(parameters))
-        sizes = [parameter.numel() for parameter in parameters]
-        # One 64-bit number decides over four weights: a number each, or bernoulli_, takes several times as long.
-        self._bits = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=self._mask.whole.device)
-        self._draws = self._bits.view(torch.int16)[: sum(sizes)]
-        drawn = zip(self._draws.split(sizes), parameters, strict=True)
-        # All processes draw for whole parameters, and each uses what is for its part of them.
-        self._own_draws = [cut(piece.view(p.shape), p) for piece, p in drawn]
+        self._draws = SixteenBits(parameters)
         self._kept = torch.ones(())
 
     def masks(self, readings: Readings) -> Masks | None:
         if self._levels == LEVELS:
             return None
-        # Without its lower bound random_ never sets the sign bit.
-        lowest = torch.iinfo(torch.int64).min
-        self._bits.random_(lowest, None, generator=self._run.generator("child_tuning", readings.at.step))
-        self._kept = self._draws.lt_(self._levels - LEVELS // 2).count_nonzero() / len(self._draws)
-        torch._foreach_copy_(self._mask.pieces, self._own_draws)
+        numbers = self._draws.draw(self._run.generator("child_tuning", readings.at.step))
+        self._kept = numbers.lt_(LOWEST + self._levels).count_nonzero() / len(numbers)
+        torch._foreach_copy_(self._mask.pieces, self._draws.own)
         self._mask.whole.mul_(LEVELS / self._levels)
         return present_masks(self._names, self._mask.pieces, readings.gradients["total"])
 

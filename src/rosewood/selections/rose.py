@@ -17,6 +17,7 @@ from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.errors import RecipeError
 from rosewood.gradient_sketch import GradientSketch, sketch_problems
 from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
+from rosewood.order_statistics import five_numbers, keep_between
 from rosewood.protocol import (
     Batch,
     Call,
@@ -231,30 +232,6 @@ class Rose(Selection):
         return RoseSelector(self, run)
 
 
-def keep_between(risk: Tensor, bounds: tuple[float, float], count: Literal["interpolated", "floor"]) -> Tensor:
-    """1 where a risk lies between the order statistics at two quantiles, ties included, else 0; of risk's dtype."""
-    lower, upper = bounds
-    n = risk.numel()
-    if count == "interpolated":
-        lowest, highest = _ceil(lower * (n - 1)), _floor(upper * (n - 1))
-    else:
-        lowest, highest = max(_ceil(lower * n) - 1, 0), _floor(upper * n) - 1
-    if highest < 0:
-        return torch.zeros_like(risk)
-    low = risk.kthvalue(lowest + 1).values
-    high = risk.kthvalue(highest + 1).values
-    return ((risk >= low) & (risk <= high)).to(risk.dtype)
-
-
-def _floor(value: float) -> int:
-    """Floor that reads 0.29 * 100 as 29."""
-    return math.floor(value + 1e-9)
-
-
-def _ceil(value: float) -> int:
-    return math.ceil(value - 1e-9)
-
-
 class RoseSelector(Selector):
     """Computes ROSE's masks from the readings of a step.
 
@@ -402,13 +379,6 @@ class RoseSelector(Selector):
 
     def log(self) -> dict[str, Tensor]:
         return self._log
-
-
-def five_numbers(values: Tensor) -> Tensor:
-    """Minimum, quartiles and maximum by order statistics, `(5,)`; of an even sample where there are millions."""
-    ordered = values[:: max(values.numel() // 100_000, 1)].sort().values
-    at = torch.linspace(0, ordered.numel() - 1, 5, device=values.device).round().long()
-    return ordered[at]
 
 
 def evenly_spaced(batch: Batch, fraction: float) -> Batch:

@@ -1,0 +1,36 @@
+"""Random numbers of 16 bits for every element of many parameters, to be compared with a threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rosewood.shards import cut
+
+LEVELS = 2**16
+LOWEST = -(2**15)
+
+
+class SixteenBits:
+    """Signed 16-bit numbers, four from one 64-bit draw, the same on all processes.
+
+    Compared as integers, they take a third of the time of uniform floats, and a seventh of that of bernoulli_.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], shapes: Sequence[Sequence[int]] | None = None) -> None:
+        shapes = [parameter.shape for parameter in parameters] if shapes is None else shapes
+        sizes = [math.prod(shape) for shape in shapes]
+        self._draws = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=parameters[0].device)
+        self._numbers = self._draws.view(torch.int16)[: sum(sizes)]
+        pieces = zip(self._numbers.split(sizes), shapes, parameters, strict=True)
+        # All processes draw for whole parameters, and each uses what is for its part of them.
+        self.own = [cut(piece.view(torch.Size(shape)), parameter) for piece, shape, parameter in pieces]
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """New numbers, all of them in a row; `own` are views of it, so compare in place."""
+        # Without its lower bound random_ never sets the sign bit.
+        self._draws.random_(torch.iinfo(torch.int64).min, None, generator=generator)
+        return self._numbers
