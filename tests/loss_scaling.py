@@ -26,3 +26,15 @@ def overflow_in(trainer: RobustTrainer, steps: set[int]) -> None:
         return gradient * torch.inf if trainer.state.global_step in steps else gradient
 
     trainer.model.classifier.bias.register_hook(overflow)
+
+
+class Flushed(torch.autograd.Function):
+    """Leaves a value as it is and loses its gradient unless a loss scale has enlarged it, as fp16 loses small ones."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return torch.where(gradient.abs() < 100, 0.0, gradient)

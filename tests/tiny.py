@@ -114,6 +114,7 @@ def trained(
     data: Any = None,
     resume: Any = None,
     history_file: Any = None,
+    callbacks: Any = None,
     **settings: Any,
 ) -> Recording:
     """A Recording after train() on tiny data."""
@@ -125,6 +126,7 @@ def trained(
         train_dataset=data,
         recipe=recipe,
         history_file=history_file,
+        callbacks=callbacks,
     )
     trainer.train(resume_from_checkpoint=resume)
     return trainer

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
-from loss_scaling import overflow_in, scale_loss
+from loss_scaling import Flushed, overflow_in, scale_loss
 from rosewood.divergence import forward_kl, midpoint_kl, symmetric_kl
 from rosewood.recipe import load_recipe, recipe_names
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
@@ -90,16 +90,6 @@ class Flushing(Recording):
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         loss, outputs = super().compute_loss(*args, **kwargs)
         return Flushed.apply(loss), outputs
-
-
-class Flushed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return torch.where(gradient.abs() < 100, 0.0, gradient)
 
 
 @pytest.mark.parametrize("name", ["advembed", "advweight:sam", "freelb", "child-tuning-d", "roast"])

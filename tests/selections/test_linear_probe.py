@@ -45,12 +45,7 @@ class Watch(TrainerCallback):
 
 def watched(recipe: Any, directory: Path, **settings: Any) -> tuple[Recording, Watch]:
     watch = Watch()
-    trainer = Recording(
-        model=tiny_bert(), args=arguments(directory, **settings), train_dataset=TinyData(), recipe=recipe
-    )
-    trainer.add_callback(watch)
-    trainer.train()
-    return trainer, watch
+    return trained(recipe, directory, callbacks=[watch], **settings), watch
 
 
 def test_only_the_head_moves_and_only_the_encoder_is_in_eval_mode(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import rosewood.selections.rose as rose_module
-from loss_scaling import scale_loss
+from loss_scaling import Flushed, overflow_in, scale_loss
 from rose_oracle import Oracle, Settings, bert_candidates, undecayed
 from rosewood.errors import RecipeError
 from rosewood.model_dropout import DropoutSetting, has_dropout
@@ -187,15 +187,6 @@ def test_the_loss_scale_changes_nothing(variant: str, scale_probe: bool, tmp_pat
 def test_only_a_scaled_probe_escapes_underflow(scale_probe: bool, tmp_path: Path) -> None:
     """fp16 is imitated by flushing small gradients to zero inside the divergence's backward."""
 
-    class Flushed(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, value: Tensor) -> Tensor:
-            return value.clone()
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Tensor) -> Tensor:
-            return torch.where(gradient.abs() < 100, 0.0, gradient)
-
     original = rose_module.symmetric_kl
     recipe = load_recipe("rose-first", {"selection.scale_probe": scale_probe})
     with pytest.MonkeyPatch.context() as patch:
@@ -210,11 +201,7 @@ def test_only_a_scaled_probe_escapes_underflow(scale_probe: bool, tmp_path: Path
 def test_a_step_that_the_scaler_skips_never_happened(variant: str, tmp_path: Path) -> None:
     steps, skipped = 6, 2
     trainer = scaled_run(f"rose-{variant}", tmp_path, max_steps=steps, gradient_accumulation_steps=1)
-
-    def overflow(gradient: Tensor) -> Tensor:
-        return gradient * torch.inf if trainer.state.global_step == skipped else gradient
-
-    trainer.model.classifier.bias.register_hook(overflow)
+    overflow_in(trainer, {skipped})
     trainer.train()
     assert len(trainer.masks) == steps - 1
 

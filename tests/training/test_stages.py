@@ -46,12 +46,7 @@ class Watch(TrainerCallback):
 
 def watched(recipe: Recipe, directory: Path, **settings: Any) -> tuple[Recording, Watch]:
     watch = Watch()
-    trainer = Recording(
-        model=tiny_bert(), args=arguments(directory, **settings), train_dataset=TinyData(), recipe=recipe
-    )
-    trainer.add_callback(watch)
-    trainer.train()
-    return trainer, watch
+    return trained(recipe, directory, callbacks=[watch], **settings), watch
 
 
 def test_the_switch_the_clock_and_the_schedule(tmp_path: Path) -> None:
