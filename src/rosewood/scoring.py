@@ -40,6 +40,11 @@ class Scorer:
             raise RunError(f"max_length {max_length} is more than the model's {tokenizer.model_max_length} tokens.")
         if batch_size < 1:
             raise RunError(f"batch_size must be at least 1, got {batch_size}.")
+        if tokenizer.pad_token_id is None or model.config.pad_token_id is None:
+            raise RunError(
+                "there is no padding token, so texts of different lengths cannot share a batch: set "
+                "tokenizer.pad_token = tokenizer.eos_token and model.config.pad_token_id = tokenizer.pad_token_id."
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length

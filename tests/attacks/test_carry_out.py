@@ -179,6 +179,15 @@ def test_a_damaged_journal_is_named(
         run(model, single, Typos(), folder=tmp_path)
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
+    model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path
+) -> None:
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write .*/file/here: Not a directory"):
+        run(model, single, Typos(), folder=tmp_path / "file" / "here")
+
+
 def test_time_spent_before_a_crash_counts(
     model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +238,8 @@ def test_what_goes_wrong_in_a_job_is_said(
     torch.nn.init.constant_(model.classifier.weight, torch.nan)
     with pytest.raises(RunError, match="the model gives scores that are not finite numbers"):
         run(model, single, Pwws(), jobs=2)
+    with pytest.raises(RunError, match=r"cannot be sent to other processes: .*lambda.*\. Define .* or take jobs=1"):
+        run(model, single, Pwws(), jobs=2, encoder=lambda texts: lengths(texts))
     with pytest.raises(RunError, match="jobs must be at least 1, got 0"):
         run(model, single, Pwws(), jobs=0)
     with pytest.raises(RunError, match=r"the model is on meta: for several devices start one process for each"):

@@ -1,6 +1,7 @@
 """What holds for every attack: batches, order and budgets change nothing they should not."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,12 @@ from rosewood.attacks.search.run import attack
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.data.lexicon import Lexicon
+from rosewood.data.words import WORD
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.protocol import Attack
 from rosewood.registry import component_names
 from rosewood.results import AttackResult
-from tiny_attack import ENTRIES
+from tiny_attack import ENTRIES, predicted
 from tiny_text import tiny_classifier
 
 Run = Callable[..., AttackResult]
@@ -287,7 +289,9 @@ def test_labels_go_by_their_names(tokenizer: PreTrainedTokenizerFast, single: Da
         ({"lexicon": None}, r"pwws replaces words by those of a lexicon: pass one, such as lexicon=Lexicon"),
         ({"field": "txt"}, r"there is no text 'txt' to attack: did you mean text\?"),
         ({"max_queries": 0}, "max_queries must be at least 1, got 0"),
-        ({"max_seconds": 0.0}, "max_seconds must be more than 0, got 0"),
+        ({"max_seconds": 0.0}, "max_seconds must be a number above 0, got 0"),
+        ({"max_seconds": float("nan")}, "max_seconds must be a number above 0, got nan"),
+        ({"max_seconds": float("inf")}, "max_seconds must be a number above 0, got inf"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_length": 1000}, "max_length 1000 is more than the model's 128 tokens"),
     ],
@@ -319,6 +323,8 @@ def test_missing_resources_are_named(model: BertForSequenceClassification, singl
         ({"text": [], "label": []}, "the data have no rows"),
         ({"text": ["a"], "label": [2]}, "expected labels from 0 to 1, got 2"),
         ({"text": ["a"], "label": [-1]}, "expected labels from 0 to 1, got -1"),
+        ({"text": ["a", None], "label": [0, 1]}, "`text` must hold texts; row 1 is None"),
+        ({"one": ["a"], "two": [7], "label": [0]}, "`two` must hold texts; row 0 is 7"),
     ],
 )
 def test_bad_data_are_refused(
@@ -326,6 +332,37 @@ def test_bad_data_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         run(model, Dataset.from_dict(columns), "pwws")
+
+
+def test_a_tokenizer_or_model_that_cannot_pad_is_refused(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset
+) -> None:
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    model.config.pad_token_id = None
+    with pytest.raises(RunError, match=r"no padding token.*tokenizer\.pad_token = tokenizer\.eos_token"):
+        attack(model, tokenizer, single, "typos")
+    model.config.pad_token_id, unpadded = 0, deepcopy(tokenizer)
+    unpadded.pad_token = None
+    with pytest.raises(RunError, match="no padding token"):
+        attack(model, unpadded, single, "typos")
+
+
+def test_texts_of_every_kind(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    word = next(iter(ENTRIES))
+    texts = ["", "  ", "...", "\N{SNOWMAN}\N{GRINNING FACE}", f"{word} " * 500, f"<b>{word}</b>\n\t{word}\r\n"]
+    texts += [f"cafe\u0301 {word}", f"电影 {word}", f"\x00{word}", f"[SEP]{word}[CLS]", f"x[SEP]{word}"]
+    data = Dataset.from_dict({"text": texts, "label": predicted(model, tokenizer, [text[:90] for text in texts])})
+    for method in [*ATTACKS.values(), Pwws(split_at_spaces=True)]:
+        examples = run(model, data, method).examples
+        assert [example.texts["text"] for example in examples] == texts
+        assert [example.words for example in examples[:3]] == [0, 0, int(method.word_pattern() != WORD)]
+        assert all(example.queries == 1 for example in examples[:3])
+        assert any(example.status == "broken" for example in examples[4:])
+        for example in examples:
+            kept = [token for token in ("[SEP]", "[CLS]") if token in example.texts["text"]]
+            assert all(token in (example.adversarial or example.texts["text"]) for token in kept)
 
 
 def test_a_result_survives_the_disk(

@@ -183,11 +183,25 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
     assert "has no settings here" in fails("--attack", "textattack:pwws", "--set", "a=1")
     assert "needs TextAttack, which is not installed" in fails("--attack", "textattack:pwws")
     assert "there is no run or checkpoint" in rosewood("attack", tmp_path / "no", "--attack", "typos", code=1)
+    named = rosewood("attack", "vanila", "--attack", "typos", code=1)
+    assert "there is no folder vanila. If it is a checkpoint of the Hub, add --task" in named
+    assert "max_length 999 is more than the model's 128 tokens" in fails("--attack", "typos", "--max-length", 999)
     assert "Missing option '--attack'" in fails(code=2)
     assert not (run / "attacks").exists()
 
 
-def test_list_and_help(rosewood: Rosewood) -> None:
+def test_texts_are_cut_where_the_user_says(rosewood: Rosewood, run: Path) -> None:
+    rosewood("attack", run, "--attack", "typos", "--examples", 4, "--show", 0, "--max-length", 6)
+    folder = only(run / "attacks")
+    assert AttackReport.load(folder / "attack.json").max_length == 6
+    lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    assert max(line["words"] for line in lines) <= 4  # between [CLS] and [SEP]
+
+
+def test_list_and_help(rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as narrow:
+        narrow.setenv("COLUMNS", "80")
+        assert "…" not in rosewood("list", "attacks")
     listed = rosewood("list", "attacks")
     assert all(name in listed for name in ("pwws", "genetic", "textfooler", "typos", "textattack:RECIPE"))
     assert "language model" in listed and "population=60" in listed

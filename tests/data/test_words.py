@@ -31,6 +31,9 @@ def test_left_out_words_take_a_space_with_them() -> None:
 
 def test_protected_strings_and_the_rest_behind_the_end() -> None:
     assert Words.split("[SEP] a [MASK] b", protected=["[SEP]", "[MASK]"]).words == ("a", "b")
+    # Also within what has no space in it.
+    words = Words.split("x[SEP]y z", BETWEEN_SPACES, ["[SEP]"])
+    assert words.words == ("x", "y", "z") and words.gaps == ("", "[SEP]", " ", "")
     words = Words.split("one two three", end=5)
     assert words.words == ("one", "two") and words.gaps[-1] == " three"
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertForSequenceClassification,
+    BertModel,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
-from rosewood.scoring import label_columns
+from rosewood.scoring import Scorer, label_columns
 
 Make = Callable[..., BertForSequenceClassification]
 
@@ -28,6 +34,22 @@ def test_loads_what_was_saved(make_model: Make, checkpoint: Path) -> None:
     assert all(torch.equal(weight, saved[name]) for name, weight in model.state_dict().items())
     assert not model.training
     assert tokenizer("good film")["input_ids"] == [2, 57, 56, 3]
+
+
+def test_a_checkpoint_without_a_padding_token_gets_one(checkpoint: Path) -> None:
+    settings = GPT2Config(vocab_size=58, n_embd=8, n_layer=1, n_head=2, bos_token_id=2, eos_token_id=29, num_labels=2)
+    saved = GPT2ForSequenceClassification(settings).eval()
+    saved.save_pretrained(checkpoint)
+    config = json.loads((checkpoint / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(config | {"eos_token": "z"}))
+    model, tokenizer = load_classifier(str(checkpoint))
+    assert tokenizer.pad_token == "z" and model.config.pad_token_id == 29
+    batch = next(Scorer(model, tokenizer).batches([("good",), ("a very good film",)]))
+    with torch.no_grad():
+        longest_first = ("a very good film", "good")
+        alone = [saved(**tokenizer(text, return_tensors="pt")).logits[0] for text in longest_first]
+    torch.testing.assert_close(torch.tensor(batch.logits), torch.stack(alone))
 
 
 def test_a_model_without_a_trained_head_is_refused(make_model: Make, checkpoint: Path) -> None:

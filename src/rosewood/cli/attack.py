@@ -49,6 +49,7 @@ class Orders:
     field: str | None
     seed: int
     batch_size: int
+    max_length: int | None
     max_queries: int | None
     max_seconds: float | None
 
@@ -93,6 +94,9 @@ def attack(
     field: str | None = typer.Option(
         None, help="The text of a pair to change.", show_default="the last", rich_help_panel=DATA
     ),
+    max_length: int | None = typer.Option(
+        None, min=4, help="Tokens per text.", show_default="the run's, or else 128", rich_help_panel=DATA
+    ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
     ),
@@ -127,6 +131,7 @@ def attack(
         field,
         seed,
         batch_size,
+        max_length,
         max_queries,
         max_seconds,
     )
@@ -189,7 +194,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         orders.field,
         seed=orders.seed,
         batch_size=orders.batch_size,
-        max_length=info.max_length if info else 128,
+        max_length=orders.max_length or (info.max_length if info else 128),
         max_queries=orders.max_queries,
         max_seconds=orders.max_seconds,
         task=task.name,

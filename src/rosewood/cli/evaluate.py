@@ -183,6 +183,8 @@ def check_run(run: str, task: str | None, suite: str | None = None) -> None:
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():
         raise RunError(f"there is no run or checkpoint {run}")
+    if suite is None and task is None and not directory.exists():
+        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task")
     if suite is None:
         task_of(run, task, None)
 

@@ -55,7 +55,7 @@ def attacks() -> None:
     table = Table(title="Attacks", caption=f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed.")
     table.add_column("attack", no_wrap=True)
     for column in ("what", "needs", "settings"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for name in component_names("attack"):
         attack = choose_attack(name)
         settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())

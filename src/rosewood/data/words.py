@@ -21,11 +21,14 @@ class Words:
     @classmethod
     def split(cls, text: str, pattern: str = WORD, protected: Sequence[str] = (), end: int | None = None) -> Words:
         """Find the words that begin before character `end`; strings in `protected` belong to the gaps."""
-        guards = "".join(f"{re.escape(each)}|" for each in protected if each)
+        guards = "|".join(re.escape(each) for each in protected if each)
+        stops = [edge for match in re.finditer(guards, text) for edge in match.span()] if guards else []
+        open_parts = [0, *stops, len(text)]
         spans = [
-            match.span(1)
-            for match in re.finditer(f"{guards}({pattern})", text)
-            if match[1] is not None and (end is None or match.start() < end)
+            match.span()
+            for start, stop in zip(open_parts[::2], open_parts[1::2], strict=True)
+            for match in re.compile(pattern).finditer(text, start, stop)
+            if end is None or match.start() < end
         ]
         edges = [0, *(edge for span in spans for edge in span), len(text)]
         gaps = tuple(text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))

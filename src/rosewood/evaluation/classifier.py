@@ -43,6 +43,7 @@ def load_classifier(
             f"{', '.join(sorted(loaded['missing_keys']))}, which would be random. Fine-tune it first."
         )
     check_vocabulary(tokenizer, path_or_name)
+    set_padding(model, tokenizer)
     return model, tokenizer
 
 
@@ -68,6 +69,14 @@ def _tokenizer_of(adapter: Path, base: str) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     check_vocabulary(tokenizer, name)
     return tokenizer
+
+
+def set_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give GPT-2, Llama and the like, which come without a padding token, the end of a text as one."""
+    if model.config.pad_token_id is None:
+        # Classification needs to know where a text ends.
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str) -> None:

@@ -16,7 +16,7 @@ from transformers.utils import logging
 from rosewood.data.models import resolve_model, why_not_loaded
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import check_vocabulary
+from rosewood.evaluation.classifier import check_vocabulary, set_padding
 from rosewood.results import Lora
 from rosewood.training.lora import with_adapter
 
@@ -59,10 +59,7 @@ def load_pretrained(
     if isinstance(tokenizer.chat_template, dict):
         # A classifier uses none, and their names, chosen by whoever made the checkpoint, become names of files.
         tokenizer.chat_template = None
-    if model.config.pad_token_id is None:
-        # GPT-2 and Llama come without one; classification needs to know where a text ends.
-        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-        model.config.pad_token_id = tokenizer.pad_token_id
+    set_padding(model, tokenizer)
     if lora is not None:
         model = with_adapter(model, lora, new=loaded["missing_keys"])
     return model, tokenizer

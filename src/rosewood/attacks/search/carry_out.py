@@ -30,6 +30,8 @@ def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, pro
     if known:
         return known
     journal = Journal(folder, campaign.fingerprint, rank()) if folder else None
+    if journal:
+        journal.begin()
     done = _merged(from_all(journal.read() if journal else {}))
     todo = share_of([number for number in range(len(campaign.blocks)) if number not in done])
     began = time.monotonic() - max((block.seconds for block in done.values()), default=0.0)

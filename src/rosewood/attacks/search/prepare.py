@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from datasets import ClassLabel, Dataset
@@ -56,8 +57,8 @@ def prepare(
         problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
     if max_queries is not None and max_queries < 1:
         problems.append(f"max_queries must be at least 1, got {max_queries}")
-    if max_seconds is not None and max_seconds <= 0:
-        problems.append(f"max_seconds must be more than 0, got {max_seconds}")
+    if max_seconds is not None and not 0 < max_seconds < inf:
+        problems.append(f"max_seconds must be a number above 0, got {max_seconds}")
     if problems:
         raise RunError("\n".join(problems))
     kind = TextAttackCampaign if isinstance(attack, TextAttackRecipe) else Campaign
@@ -100,4 +101,9 @@ def _checked(data: Dataset, scorer: Scorer) -> tuple[list[str], list[int]]:
     bad = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(columns)]
     if bad:
         raise DataError(f"expected labels from 0 to {len(columns) - 1}, got {bad[0]!r}.")
-    return names[: names.index("label")], columns
+    fields = names[: names.index("label")]
+    for field in fields:
+        for row, text in enumerate(data[field]):
+            if not isinstance(text, str):
+                raise DataError(f"`{field}` must hold texts; row {row} is {text!r}.")
+    return fields, columns

@@ -53,7 +53,7 @@ def _in_processes(
     results, taken = context.Queue(), context.Value("q", 0)
     threads = max(1, torch.get_num_threads() // jobs)
     # As plain bytes: torch would send tensors through shared memory, of which containers often have little.
-    packed = pickle.dumps(campaign)
+    packed = _packed(campaign)
     workers = [
         context.Process(target=_work, args=(packed, numbers, taken, deadline, threads, results), daemon=True)
         for _ in range(jobs)
@@ -77,6 +77,16 @@ def _in_processes(
         for worker in workers:
             if worker.is_alive():
                 worker.kill()
+
+
+def _packed(campaign: Campaign) -> bytes:
+    try:
+        return pickle.dumps(campaign)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RunError(
+            f"the attack, or something it was given, cannot be sent to other processes: {error}. "
+            "Define functions and classes at the top of a module, or take jobs=1."
+        ) from None
 
 
 def _next(results: Any, workers: Sequence[Any]) -> Any:
