@@ -313,6 +313,8 @@ def test_missing_resources_are_named(model: BertForSequenceClassification, singl
         run(model, single, TextFooler(min_similarity=None, same_part_of_speech=True))
     with pytest.raises(RecipeError, match=r"unknown attack 'pwwz': did you mean pwws\?"):
         run(model, single, "pwwz")
+    with pytest.raises(RunError, match=r"a name or an attack such as Pwws\(\), got <class .*Pwws'>"):
+        run(model, single, Pwws)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ those that a language model allows in a window of the *original* text, so that n
 The forms of RIFT: `fitness: probability` and `parent_floor: 1e-8` on IMDB, `fitness: margin` and `parent_floor: 1e-4`
 on SNLI (Jia et al. 1e-6); `check_last_generation: false`; text tokenized by NLTK with `split_at_spaces`.
 
-Deviations from the code: random numbers are seeded, one generator an example; a text without substitutes is robust
+Deviations from the code: a substitute takes on the case of the word it stands in for (the code's are in lower case);
+random numbers are seeded, one generator an example; a text without substitutes is robust
 (the code fails on it); words past the model's maximum length are not tried; success is a wrong prediction, which is
 the code's p_y < 0.5 for two classes; the children of the last generation, whose scores are known, count by default.
 Parents are drawn with the published chances by an exponential race rather than from cumulative sums, where the

@@ -209,6 +209,7 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
     from rosewood.data.lexicon import Lexicon
     from rosewood.data.loading import load_split
     from rosewood.data.trigram import Trigram
+    from rosewood.processes import is_first
 
     needed = orders.attack.needs()
     words = model = None
@@ -216,7 +217,8 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
         words = Lexicon.load(orders.lexicon) if orders.lexicon else Lexicon.counter_fitted(folder)
     if "language_model" in needed:
         texts = load_split(task, "train", folder)
-        model = Trigram.fit(text for field in task.text for text in texts[field])
+        with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):
+            model = Trigram.fit(text for field in task.text for text in texts[field])
     return Resources(words, model, encoder=_encoder(required="encoder" in needed))
 
 

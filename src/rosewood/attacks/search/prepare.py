@@ -49,6 +49,8 @@ def prepare(
     split: str | None = None,
 ) -> Campaign:
     """A campaign that will not fail for a reason that could have been known."""
+    if not isinstance(attack, Attack):
+        raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
     scorer = Scorer(model, tokenizer, max_length, batch_size)
     fields, columns = _checked(data, scorer)
     field = fields[-1] if field is None else field
