@@ -76,12 +76,12 @@ def test_rare_words() -> None:
     frequency = word_frequency(["The film, the FILM", *["film"] * 3, *["the"] * 2, "Other's other’s"])
     assert frequency == {"the": 4, "film": 5, "other's": 2}
     often = {"the": 5, "film": 90}
-    assert group_of("rare words", "The film!", frequency=often) == "no rare word"
-    assert group_of("rare words", "...", frequency=often) == "no rare word"
-    assert group_of("rare words", "film " * 4 + "unseen", frequency=often) == "up to 20 % rare words"
-    assert group_of("rare words", "film " * 3 + "unseen", frequency=often) == "over 20 % rare words"
-    assert group_of("rare words", "film " * 4, "unseen", frequency=often) == "up to 20 % rare words"
-    assert group_of("rare words", "The film", frequency=dict(frequency)) == "over 20 % rare words"
+    assert group_of("rare words", "The film!", frequency=often) == "none"
+    assert group_of("rare words", "...", frequency=often) == "none"
+    assert group_of("rare words", "film " * 4 + "unseen", frequency=often) == "up to 20 %"
+    assert group_of("rare words", "film " * 3 + "unseen", frequency=often) == "over 20 %"
+    assert group_of("rare words", "film " * 4, "unseen", frequency=often) == "up to 20 %"
+    assert group_of("rare words", "The film", frequency=dict(frequency)) == "over 20 %"
 
 
 def test_columns() -> None:

@@ -245,6 +245,19 @@ def test_users_group_by_any_column(
     assert sum(group.examples for group in shops) == 40
 
 
+def test_words_are_rare_in_all_of_the_reference_however_few_are_evaluated(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> None:
+    lines = (folder / "books.jsonl").read_text().splitlines()
+    (folder / "training.jsonl").write_text("\n".join(lines * 5) + "\n")  # every word of books five times
+    sets = dict(tiny_suite().sets)
+    sets["training"] = sets["training"].model_copy(update={"sample": 10})
+    suite = tiny_suite(noise=None).model_copy(update={"sets": sets})
+    for size in (None, 20):
+        books = evaluate(model, tokenizer, suite, folder, size=size).sets[1]
+        assert [group.group for group in books.groups if group.kind == "rare words"] == ["none"]
+
+
 def test_a_suite_over_tasks_takes_the_sets_of_one(
     make_model: Make, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:

@@ -121,8 +121,8 @@ def _negates(word: str) -> bool:
 def _rarity(words: Sequence[str], frequency: Mapping[str, int]) -> str:
     rare = sum(frequency.get(word, 0) < RARE_BELOW for word in words)
     if not rare:
-        return "no rare word"
-    return "up to 20 % rare words" if 5 * rare <= len(words) else "over 20 % rare words"
+        return "none"
+    return "up to 20 %" if 5 * rare <= len(words) else "over 20 %"
 
 
 def _check_length(kind: str, groups: Sequence[str], examples: int) -> None:

@@ -15,16 +15,16 @@ from rosewood.data.lexicon import Lexicon
 from rosewood.data.trigram import Trigram
 from rosewood.errors import RunError
 from rosewood.evaluation.plan import Plan
-from rosewood.evaluation.sets import LoadedSet, load_planned
+from rosewood.evaluation.sets import LoadedSet, load_planned, reference_texts
 from rosewood.protocol import Attack
 from rosewood.results import LiveAttack
 
 
 def prepared_attacks(
-    names: Sequence[str], plan: Plan, data_dir: str | Path | None, seed: int
+    names: Sequence[str], plan: Plan, data_dir: str | Path | None
 ) -> list[tuple[Attack, Resources]]:
     """The attacks with all they need; what is not at hand is an error before any work."""
-    return [_prepared(name, plan, data_dir, seed) for name in names]
+    return [_prepared(name, plan, data_dir) for name in names]
 
 
 def run_attacks(
@@ -62,12 +62,12 @@ def run_attacks(
     return results
 
 
-def _prepared(name: str, plan: Plan, data_dir: str | Path | None, seed: int) -> tuple[Attack, Resources]:
+def _prepared(name: str, plan: Plan, data_dir: str | Path | None) -> tuple[Attack, Resources]:
     chosen = choose_attack(name)
     needed = chosen.needs()
     resources = Resources(
         lexicon=Lexicon.counter_fitted(data_dir) if "lexicon" in needed else None,
-        language_model=_language_model(plan, data_dir, seed) if "language_model" in needed else None,
+        language_model=_language_model(plan, data_dir) if "language_model" in needed else None,
         encoder=SentenceEncoder.load() if "encoder" in needed else None,
     )
     problems = chosen.lacks(resources)
@@ -76,10 +76,7 @@ def _prepared(name: str, plan: Plan, data_dir: str | Path | None, seed: int) -> 
     return chosen, resources
 
 
-def _language_model(plan: Plan, data_dir: str | Path | None, seed: int) -> Trigram | None:
-    """Of the reference texts, if the plan has some."""
-    reference = next((each for each in plan.sets if each.role == "reference"), None)
-    if reference is None or reference.task is None:
-        return None
-    texts = load_planned(reference, data_dir, None, seed)
-    return Trigram.fit(text for field in reference.task.text for text in texts[field])
+def _language_model(plan: Plan, data_dir: str | Path | None) -> Trigram | None:
+    """Of the reference texts, if there are some."""
+    texts = reference_texts(plan, data_dir)
+    return None if texts is None else Trigram.fit(texts)

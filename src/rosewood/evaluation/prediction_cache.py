@@ -27,9 +27,16 @@ def checkpoint_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenize
     """A hash of everything that decides a prediction: weights, vocabulary, and the settings of both."""
     settings = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_")}
     settings.pop("transformers_version", None)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    parts = [of_model(model, tokenizer), settings, backend.to_str() if backend is not None else None]
+    parts = [of_model(model, tokenizer), settings, _tokenizer_settings(tokenizer)]
     return xxh3_128(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _tokenizer_settings(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules = dict(tokenizer.init_kwargs) if backend is None else json.loads(backend.to_str())
+    for passing in ("truncation", "padding", "name_or_path"):  # how it was last used, or where it lies
+        rules.pop(passing, None)
+    return [rules, tokenizer.truncation_side, tokenizer.padding_side, tokenizer.model_input_names]
 
 
 class PredictionCache:

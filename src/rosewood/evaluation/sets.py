@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,18 @@ def load_planned(planned: PlannedSet, data_dir: str | Path | None, size: int | N
         raise AbsentError(planned.absent or f"there is no source for {planned.name}")
     size = min((limit for limit in (size, planned.sample) if limit is not None), default=None)
     return load_split(planned.task, planned.split, data_dir, size, seed)
+
+
+def reference_texts(plan: Plan, data_dir: str | Path | None) -> list[str] | None:
+    """Every text of the reference set, however few of its rows are evaluated; None if it is not at hand."""
+    reference = next((each for each in plan.sets if each.role == "reference"), None)
+    if reference is None or reference.task is None:
+        return None
+    try:
+        rows = load_planned(replace(reference, sample=None), data_dir, None, seed=0)
+    except AbsentError:
+        return None
+    return [text for field in reference.task.text for text in rows[field][:]]
 
 
 def _with_noise(dataset: Dataset, planned: PlannedSet, noise: Noise, seed: int) -> Dataset:

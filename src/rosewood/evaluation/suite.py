@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +20,7 @@ from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, answer
 from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
 from rosewood.evaluation.predictions_file import predictions_file
-from rosewood.evaluation.sets import LoadedSet, load_sets
+from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.results import Evaluation, MissingSet
 from rosewood.scoring import label_columns, unnamed
 
@@ -56,13 +56,15 @@ def evaluate(
     """
     plan = _plan(suite, task, typo_rate)
     columns = _columns(model, plan)
-    armed = prepared_attacks(attacks, plan, data_dir, seed)
+    armed = prepared_attacks(attacks, plan, data_dir)
     longest = tokenizer.model_max_length
     loaded, missing = load_sets(plan, data_dir, size, seed, groups, max_length, longest)
     labelled = [each for each in loaded if each.planned.role not in _UNLABELLED]
     if not labelled:
         raise _nothing_usable(plan, missing)
 
+    reference = reference_texts(plan, data_dir)
+    frequency = None if reference is None else word_frequency(reference)
     checkpoint = checkpoint_fingerprint(model, tokenizer)
     cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
     telling = telling_sets(loaded, plan.inside)
@@ -74,7 +76,6 @@ def evaluate(
         batch_size,
         cache,
     )
-    frequency = _frequency(loaded)
     measured = [measure(each, answers.logits(each.questions)[:, columns], plan, frequency, seed) for each in labelled]
     if output is not None:
         _write_predictions(Path(output), plan, labelled, measured, loaded, answers, columns)
@@ -120,11 +121,6 @@ def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
 def _output_names(model: PreTrainedModel, plan: Plan, columns: Sequence[int]) -> dict[str, str]:
     names = cast(dict[int, str], model.config.id2label)
     return {label: names[column] for label, column in zip(plan.labels, columns, strict=True)}
-
-
-def _frequency(loaded: Sequence[LoadedSet]) -> Mapping[str, int] | None:
-    reference = next((each for each in loaded if each.planned.role == "reference"), None)
-    return None if reference is None else word_frequency(text for row in reference.rows for text in row)
 
 
 def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
