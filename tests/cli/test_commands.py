@@ -67,7 +67,7 @@ def test_train_and_evaluate_leave_a_complete_run(
     assert "Robustness on films" in printed
     evaluation = json.loads((run / "evaluation.json").read_text())
     assert {each["name"] for each in evaluation["sets"]} == {"test", "typos"}
-    assert (run / "predictions.parquet").exists()
+    assert len(list(run.glob("predictions-task-*.parquet"))) == 1
 
 
 def test_a_finished_run_is_never_overwritten_by_accident(

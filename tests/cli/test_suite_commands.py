@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from cli.conftest import Rosewood
-from rosewood.results import Evaluation, RunInfo
+from rosewood.results import Evaluation
+from tiny_runs import run_info
 from tiny_suite import tiny_suite, write_files
 from tiny_text import tiny_classifier, tiny_tokenizer
 
@@ -27,25 +28,8 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "vanilla-0"
     tiny_classifier(("negative", "positive")).save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
-    info(folder, "vanilla", 0)
+    run_info("vanilla").save(folder / "run.json")
     return folder
-
-
-def info(folder: Path, recipe: str, seed: int) -> None:
-    RunInfo(
-        recipe=recipe,
-        task="own",
-        model="m",
-        seed=seed,
-        data_dir=None,
-        fingerprints={},
-        train_size=None,
-        validation_size=1,
-        max_length=16,
-        training_arguments={},
-        command="",
-        status="finished",
-    ).save(folder / "run.json")
 
 
 def test_a_suite_from_a_run_to_a_table(
@@ -61,12 +45,13 @@ def test_a_suite_from_a_run_to_a_table(
     assert "missing archived: it is in an archive" in printed
     evaluation = Evaluation.load(run / "evaluation.json")
     assert evaluation.suite == "tiny" and len(evaluation.attacks) == 1
-    assert (run / "predictions.parquet").exists() and (run / "cache").exists()
+    assert (run / "predictions-tiny.parquet").exists() and (run / "cache").exists()
     second = tmp_path / "rose-0"
     shutil.copytree(run, second)
-    info(second, "rose", 0)
+    run_info("rose").save(second / "run.json")
     printed = rosewood("table", run, second, "--baseline", "vanilla")
     assert "Difference from vanilla on the same examples" in printed
+    assert rosewood("table", run, second, "--baseline", "vanilla", "--suite", "tiny") == printed
     assert rosewood("table", run, second, "--format", "markdown").startswith("**Robustness on the suite tiny**")
     assert r"\begin{tabular}" in rosewood("table", run, "--format", "latex")
 

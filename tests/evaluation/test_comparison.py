@@ -9,14 +9,16 @@ from rosewood.errors import RunError
 from rosewood.evaluation.comparison import compared, load_runs
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
+from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.statistics import glue_aggregates, mcnemar, relative_improvement, welch
-from rosewood.results import Evaluation, Mean, MissingSet, RunInfo, SetResult
+from rosewood.results import Evaluation, Mean, MissingSet, SetResult
+from tiny_runs import run_info
 
 
 def result(name: str, role: str, accuracy: float) -> SetResult:
     interval = (accuracy - 0.02, accuracy + 0.02)
     return SetResult(
-        name=name, role=role, examples=100, accuracy=accuracy, interval=interval, ece=0.1, brier=0.2, nll=0.4, data="d"
+        name=name, role=role, examples=200, accuracy=accuracy, interval=interval, ece=0.1, brier=0.2, nll=0.4, data="d"
     )
 
 
@@ -30,21 +32,9 @@ def save(
     task: str = "own",
     missing: tuple[str, ...] = (),
 ) -> Path:
-    RunInfo(
-        recipe=recipe,
-        task=task,
-        model="m",
-        seed=seed,
-        data_dir=None,
-        fingerprints={},
-        train_size=None,
-        validation_size=1,
-        max_length=16,
-        training_arguments={},
-        command="",
-    ).save(folder / "run.json")
+    run_info(recipe, seed, task=task).save(folder / "run.json")
     lacking = list(missing)
-    Evaluation(
+    evaluation = Evaluation(
         model="m",
         task=task,
         suite=suite,
@@ -58,7 +48,8 @@ def save(
             Mean(name=name, value=value, sets=["sst2"], missing=lacking if name == "shift" else [])
             for name, value in (means or {}).items()
         ],
-    ).save(folder / "evaluation.json")
+    )
+    save_evaluation(evaluation, folder)
     return folder
 
 
@@ -149,15 +140,37 @@ def test_differences_on_the_same_examples(tmp_path: Path) -> None:
     right = {"vanilla": rng.random(200) < 0.6, "rose": rng.random(200) < 0.9}
     for recipe, correct in right.items():
         folder = save(tmp_path / recipe, recipe, 0, {("test", "clean"): correct.mean()}, suite=None)
-        with predictions_file(folder) as file:
-            predicted = ["a" if hit else "b" for hit in correct]
-            file.write("test", np.zeros((200, 2), dtype=np.float32), ["a"] * 200, predicted, {})
-        np.testing.assert_array_equal(correct_by_set(folder)["test"], correct)
+        write_predictions(folder, correct)
+        np.testing.assert_array_equal(correct_by_set(predictions_path(folder, None, "own"))["test"], correct)
     _, grid = compared(load_runs([tmp_path / "vanilla", tmp_path / "rose"]), "vanilla")
     (row,) = grid.rows
     assert row[:4] == ["rose", "0", "test", f"{100 * (right['rose'].mean() - right['vanilla'].mean()):+.1f}"]
     p = mcnemar(right["rose"], right["vanilla"])
     assert row[5:] == [f"{p:.3f}", f"{p:.3f}*"]
+    # Predictions of some other evaluation are not taken for those of this one.
+    write_predictions(tmp_path / "rose", ~right["rose"])
+    with pytest.raises(RunError, match=r"predictions-task-own\.parquet is not of the same evaluation as .*rose"):
+        compared(load_runs([tmp_path / "vanilla", tmp_path / "rose"]), "vanilla")
+
+
+def write_predictions(folder: Path, correct: np.ndarray) -> None:
+    with predictions_file(predictions_path(folder, None, "own")) as file:
+        predicted = ["a" if hit else "b" for hit in correct]
+        file.write("test", np.zeros((200, 2), dtype=np.float32), ["a"] * 200, predicted, {})
+
+
+def test_evaluations_on_several_suites_stay(tmp_path: Path) -> None:
+    for suite, accuracy in (("reviews", 0.7), ("sentiment", 0.8), (None, 0.6), ("../up", 0.5)):
+        save(tmp_path / "run", "vanilla", 0, {("sst2", "clean"): accuracy}, {"clean": accuracy}, suite, suite or "own")
+
+    def accuracy_on(suite: str | None) -> float:
+        return load_runs([tmp_path / "run"], suite)[0].evaluation.sets[0].accuracy
+
+    assert [accuracy_on(suite) for suite in ("reviews", "sentiment", "../up", None)] == [0.7, 0.8, 0.5, 0.5]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert "evaluation-task-own.json" in [path.name for path in (tmp_path / "run").iterdir()]
+    with pytest.raises(RunError, match=r"run has no evaluation on the suite glue-adv .* --suite glue-adv"):
+        load_runs([tmp_path / "run"], "glue-adv")
 
 
 def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
@@ -167,11 +180,11 @@ def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
     fewer = save(tmp_path / "d", "rose", 0, {("imdb", "shift"): 0.8}, suite=None)
     with pytest.raises(RunError, match="are both vanilla with seed 0: leave out one"):
         compared(load_runs([one, twin]))
-    with pytest.raises(RunError, match="one suite or task; got elsewhere, own"):
+    with pytest.raises(RunError, match="latest evaluations are on elsewhere, own. Choose with --suite"):
         load_runs([one, other])
     with pytest.raises(RunError, match="not evaluated on the same data of imdb"):
         load_runs([one, fewer])
     with pytest.raises(RunError, match="no run was trained with rose"):
         compared(load_runs([one]), "rose")
-    with pytest.raises(RunError, match=r"evaluation\.json does not exist"):
+    with pytest.raises(RunError, match=r"none has no evaluation .*: rosewood evaluate .*none"):
         load_runs([tmp_path / "none"])

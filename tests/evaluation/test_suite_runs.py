@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from rosewood.errors import DataError, RunError
 from rosewood.evaluation.measure import merge
 from rosewood.evaluation.predict import predict
 from rosewood.evaluation.suite import evaluate
-from rosewood.results import Evaluation
+from rosewood.results import Evaluation, Role
 from tiny_suite import LABELS, NLI, tiny_suite, write, write_files
 
 Make = Callable[..., BertForSequenceClassification]
@@ -151,7 +152,7 @@ def test_predictions_stand_in_a_parquet_file(
     model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path, tmp_path: Path
 ) -> None:
     evaluation = evaluate(model, tokenizer, tiny_suite(), folder, output=tmp_path / "run")
-    rows = pq.read_table(tmp_path / "run" / "predictions.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "run" / "predictions-tiny.parquet").to_pylist()
     for each in evaluation.sets:
         own = [row for row in rows if row["set"] == each.name]
         assert [row["row"] for row in own] == list(range(each.examples))
@@ -172,7 +173,19 @@ def test_without_the_inside_set_there_are_no_anomalies_and_without_reference_no_
     (folder / "held_out.jsonl").unlink()
     evaluation = evaluate(model, tokenizer, tiny_suite(), folder)
     assert evaluation.anomalies == []
-    assert {each.role for each in evaluation.missing} == {"reference", "clean", "shift", "adversarial", "noise"}
+    assert {each.role for each in evaluation.missing} == {*get_args(Role)}
+    recipes = next(each for each in evaluation.missing if each.name == "recipes")
+    assert recipes.reason == "what it is to be told from is missing: held_out"
+
+
+def test_a_set_too_small_to_be_scaled_is_not_dropped_in_silence(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> None:
+    write(folder / "books.jsonl", 9, seed=2)
+    means = {each.name: each for each in evaluate(model, tokenizer, tiny_suite(noise=None), folder).means}
+    assert means["ece"].sets == ["held_out", "books", "tricks"] and means["ece"].missing == ["lost", "archived"]
+    assert means["held_out_ece"].sets == ["held_out", "tricks"]
+    assert means["held_out_ece"].missing == ["lost", "archived", "books"]
 
 
 def test_three_way_models_on_two_way_sets(make_model: Make, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def evaluate(
 ) -> None:
     """Evaluate runs, or any classification checkpoints, and print their tables.
 
-    For a run of ours the results are also written to RUN/evaluation.json and RUN/predictions.parquet.
+    For a run of ours the results are also written to RUN/evaluation.json and, with every prediction, under the name of
+    the suite.
     """
     from rosewood.evaluation.table import render
 

@@ -30,6 +30,7 @@ class Format(StrEnum):
 @app.command(epilog=EXAMPLES)
 def table(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
     baseline: str | None = typer.Option(None, help="The recipe that the others are compared with."),
     format_: Format = typer.Option(Format.terminal, "--format", help="How to write the table."),
 ) -> None:
@@ -40,7 +41,7 @@ def table(
     from rosewood.evaluation.comparison import compared, load_runs
     from rosewood.evaluation.layout import FORMATS, to_rich
 
-    grids = compared(load_runs(runs), baseline)
+    grids = compared(load_runs(runs, suite), baseline)
     if format_ is Format.terminal:
         console = Console()
         for grid in grids:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rosewood.errors import DataError, RunError, closest
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import MEASURED
-from rosewood.evaluation.predictions_file import NAME, correct_by_set
+from rosewood.evaluation.predictions_file import correct_by_set
+from rosewood.evaluation.result_files import load_evaluation, predictions_path
 from rosewood.evaluation.statistics import (
     FIVE_METRICS,
     FOUR_METRICS,
@@ -50,16 +52,22 @@ class EvaluatedRun(NamedTuple):
     seed: int | None
     evaluation: Evaluation
 
+    @property
+    def predictions(self) -> Path:
+        """The file with its prediction of every example."""
+        return predictions_path(self.folder, self.evaluation.suite, self.evaluation.task)
 
-def load_runs(folders: Sequence[str | Path]) -> list[EvaluatedRun]:
-    """The evaluations of runs on one suite or task; runs of the same recipe are the same method."""
+
+def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[EvaluatedRun]:
+    """The evaluations of runs on a suite, or their latest; runs of the same recipe are the same method."""
     if not folders:
         raise RunError("a table needs at least one run.")
-    runs = [_load(Path(folder)) for folder in folders]
+    runs = [_load(Path(folder), suite) for folder in folders]
     suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
     if len(suites) > 1:
         raise RunError(
-            f"a table compares runs on one suite or task; got {', '.join(suites)}. Evaluate all on the same one."
+            f"a table compares runs on one suite or task; the latest evaluations are on {', '.join(suites)}. "
+            "Choose with --suite, or evaluate all on the same one."
         )
     settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
     if len(settings) > 1:
@@ -91,8 +99,8 @@ def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
     return sets | {(each.name, each.data) for each in evaluation.anomalies}
 
 
-def _load(folder: Path) -> EvaluatedRun:
-    evaluation = Evaluation.load(folder / "evaluation.json")
+def _load(folder: Path, suite: str | None) -> EvaluatedRun:
+    evaluation = load_evaluation(folder, suite)
     if not (folder / "run.json").exists():
         return EvaluatedRun(folder, folder.name, None, evaluation)
     info = RunInfo.load(folder / "run.json")
@@ -296,7 +304,7 @@ def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Gri
     rows: list[list[str]] = []
     tests: dict[str, float] = {}
     for method, run, other in _pairs(methods, baseline):
-        correct, before = correct_by_set(run.folder), correct_by_set(other.folder)
+        correct, before = _correct(run), _correct(other)
         data = {each.name: each.data for each in other.evaluation.sets}
         for each in run.evaluation.sets:
             if each.role not in MEASURED or data.get(each.name) != each.data:
@@ -320,6 +328,16 @@ def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Gri
     )
 
 
+def _correct(run: EvaluatedRun) -> dict[str, NDArray[np.bool_]]:
+    """Which examples of each set a run had right, as its evaluation says."""
+    correct = correct_by_set(run.predictions)
+    for each in run.evaluation.sets:
+        found = correct.get(each.name, np.zeros(0, dtype=bool))
+        if len(found) != each.examples or found.mean() != each.accuracy:
+            raise RunError(f"{run.predictions} is not of the same evaluation as {run.folder}: evaluate the run again.")
+    return correct
+
+
 def _pairs(
     methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str
 ) -> Iterator[tuple[str, EvaluatedRun, EvaluatedRun]]:
@@ -327,5 +345,5 @@ def _pairs(
     for method, runs in methods.items():
         for run in runs if method != baseline else []:
             other = before.get((run.seed, run.evaluation.task))
-            if other is not None and all((each.folder / NAME).exists() for each in (run, other)):
+            if other is not None and all(each.predictions.exists() for each in (run, other)):
                 yield method, run, other

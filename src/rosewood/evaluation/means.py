@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rosewood.evaluation.calibration import FOLDS
 from rosewood.results import AnomalyResult, Mean, MissingSet, Role, SetResult
 
 ROLES: tuple[Role, ...] = ("clean", "shift", "adversarial", "noise")
@@ -27,13 +28,19 @@ def means(
     measured = [each for each in counted if each.role in MEASURED]
     scaled = {each.name: each.held_out_ece for each in measured if each.held_out_ece is not None}
     found.append(_mean("ece", {each.name: each.ece for each in measured}, missing, MEASURED))
-    found.append(_mean("held_out_ece", scaled, missing, MEASURED))
+    found.append(_mean("held_out_ece", scaled, [*missing, *_too_few(measured)], MEASURED))
     scores = dict.fromkeys(each.score for each in anomalies)
     for score in scores:
         values = {each.name: each.auroc for each in anomalies if each.score == score}
         name = "auroc" if score == DETECTION else f"auroc_{score}"
         found.append(_mean(name, values, missing, ["anomaly"]))
     return [each for each in found if each is not None]
+
+
+def _too_few(measured: Sequence[SetResult]) -> list[MissingSet]:
+    """Sets that cannot be cut into folds lack in the mean of what is measured on folds."""
+    reason = f"the held-out calibration error needs at least {FOLDS} examples"
+    return [MissingSet(name=each.name, role=each.role, reason=reason) for each in measured if each.held_out_ece is None]
 
 
 def _mean(name: str, values: Mapping[str, float], missing: Sequence[MissingSet], roles: Sequence[Role]) -> Mean | None:

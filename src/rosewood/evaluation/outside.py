@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from rosewood.evaluation.anomaly import Mahalanobis, detection, energy, max_softmax
 from rosewood.evaluation.predict import Answers
 from rosewood.evaluation.sets import LoadedSet
-from rosewood.results import AnomalyResult
+from rosewood.results import AnomalyResult, MissingSet
 
 Score = Callable[[LoadedSet], ArrayLike]
 
@@ -22,6 +22,16 @@ def telling_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[Loa
     if within is None or not outside:
         return []
     return [within, *outside, *_with_role(loaded, "reference")]
+
+
+def untold_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[MissingSet]:
+    """The anomalies at hand that nothing is at hand to be told from."""
+    if telling_sets(loaded, inside):
+        return []
+    reason = f"what it is to be told from is missing: {', '.join(inside) or 'the suite names nothing as inside'}"
+    return [
+        MissingSet(name=each.planned.name, role="anomaly", reason=reason) for each in _with_role(loaded, "anomaly")
+    ]
 
 
 def anomaly_results(telling: Sequence[LoadedSet], answers: Answers) -> list[AnomalyResult]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from rosewood.errors import RunError
 
-NAME = "predictions.parquet"
 _SCHEMA = pa.schema(
     {
         "set": pa.string(),
@@ -55,12 +54,11 @@ class PredictionsFile:
 
 
 @contextmanager
-def predictions_file(folder: Path) -> Iterator[PredictionsFile]:
+def predictions_file(path: Path) -> Iterator[PredictionsFile]:
     """A file to fill, which takes its place at the end; after a failure nothing has changed."""
-    path = folder / NAME
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
         with pq.ParquetWriter(temporary, _SCHEMA) as writer:
             yield PredictionsFile(writer)
@@ -72,9 +70,8 @@ def predictions_file(folder: Path) -> Iterator[PredictionsFile]:
             temporary.unlink()
 
 
-def correct_by_set(folder: Path) -> dict[str, NDArray[np.bool_]]:
+def correct_by_set(path: Path) -> dict[str, NDArray[np.bool_]]:
     """Which examples of each labelled set the model had right, in their order."""
-    path = folder / NAME
     try:
         table = pq.ParquetFile(path).read(columns=["set", "label", "prediction"])
         sets, labels, predictions = (table.column(name).to_pylist() for name in ("set", "label", "prediction"))

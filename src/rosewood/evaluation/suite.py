@@ -15,11 +15,12 @@ from rosewood.evaluation.groups import word_frequency
 from rosewood.evaluation.live_attacks import prepared_attacks, run_attacks
 from rosewood.evaluation.means import means
 from rosewood.evaluation.measure import Measured, measure
-from rosewood.evaluation.outside import anomaly_results, telling_sets
+from rosewood.evaluation.outside import anomaly_results, telling_sets, untold_sets
 from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, answer
 from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
 from rosewood.evaluation.predictions_file import predictions_file
+from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.results import Evaluation, MissingSet
 from rosewood.scoring import label_columns, unnamed
@@ -51,8 +52,8 @@ def evaluate(
     The model must have the labels of the suite, in any order. A set that is not at hand is listed as missing, with the
     reason; data that cannot be used are an error. `size` takes that many examples of each set at most; `task` chooses
     the sets of a suite over several tasks; `groups` are columns of the data to show the accuracy by; `attacks` are run
-    live on `attack_examples` examples of the clean set. With `output`, evaluation.json and predictions.parquet are
-    written there, and predictions are kept in a cache there, which `fresh` ignores.
+    live on `attack_examples` examples of the clean set. With `output`, evaluation.json is written there, the same and
+    the predictions under the name of the suite, and a cache of predictions, which `fresh` ignores.
     """
     plan = _plan(suite, task, typo_rate)
     columns = _columns(model, plan)
@@ -68,6 +69,7 @@ def evaluate(
     checkpoint = checkpoint_fingerprint(model, tokenizer)
     cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
     telling = telling_sets(loaded, plan.inside)
+    missing += untold_sets(loaded, plan.inside)
     answers = answer(
         model,
         tokenizer,
@@ -77,8 +79,6 @@ def evaluate(
         cache,
     )
     measured = [measure(each, answers.logits(each.questions)[:, columns], plan, frequency, seed) for each in labelled]
-    if output is not None:
-        _write_predictions(Path(output), plan, labelled, measured, loaded, answers, columns)
     results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
     evaluation = Evaluation(
         model=model.name_or_path or type(model).__name__,
@@ -97,7 +97,9 @@ def evaluate(
         attacks=run_attacks(model, tokenizer, armed, labelled, data_dir, attack_examples, batch_size, seed),
     )
     if output is not None:
-        evaluation.save(Path(output) / "evaluation.json")
+        path = predictions_path(Path(output), evaluation.suite, evaluation.task)
+        _write_predictions(path, plan, labelled, measured, loaded, answers, columns)
+        save_evaluation(evaluation, Path(output))
     return evaluation
 
 
@@ -130,7 +132,7 @@ def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
 
 
 def _write_predictions(
-    folder: Path,
+    path: Path,
     plan: Plan,
     labelled: Sequence[LoadedSet],
     measured: Sequence[Measured],
@@ -138,7 +140,7 @@ def _write_predictions(
     answers: Answers,
     columns: Sequence[int],
 ) -> None:
-    with predictions_file(folder) as file:
+    with predictions_file(path) as file:
         for each, found in zip(labelled, measured, strict=True):
             names = each.planned.labels
             logits = answers.logits(each.questions)[:, columns]
