@@ -188,6 +188,7 @@ class Mean(_Part):
     value: Share
     sets: list[str]
     missing: list[str]
+    interval: tuple[Share, Share] | None = None  # 95 %, of an accuracy
 
 
 class LiveAttack(_Part):

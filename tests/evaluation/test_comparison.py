@@ -8,6 +8,7 @@ import pytest
 from rosewood.errors import RunError
 from rosewood.evaluation.comparison import compared, load_runs
 from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.means import ROLES
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.statistics import glue_aggregates, mcnemar, relative_improvement, welch
@@ -45,7 +46,13 @@ def save(
         sets=[result(name, role, accuracy) for (name, role), accuracy in sets.items()],
         missing=[MissingSet(name=name, role="shift", reason="gone") for name in missing],
         means=[
-            Mean(name=name, value=value, sets=["sst2"], missing=lacking if name == "shift" else [])
+            Mean(
+                name=name,
+                value=value,
+                sets=["sst2"],
+                missing=lacking if name == "shift" else [],
+                interval=(value - 0.02, value + 0.02) if name in ROLES else None,
+            )
             for name, value in (means or {}).items()
         ],
     )
@@ -87,11 +94,22 @@ def test_a_lower_calibration_error_is_better(tmp_path: Path) -> None:
     assert not shown(grid, "wild")["ECE"].endswith("*")
 
 
+def test_only_errors_and_gaps_are_better_when_lower(tmp_path: Path) -> None:
+    folders = [
+        save(tmp_path / f"{recipe}{seed}", recipe, seed, {("gapped", "clean"): value + seed / 1000}, suite=None)
+        for recipe, value in (("vanilla", 0.8), ("rose", 0.9), ("worse", 0.7))
+        for seed in range(3)
+    ]
+    (grid,) = compared(load_runs(folders), "vanilla")
+    assert shown(grid, "rose")["gapped"].endswith("*") and not shown(grid, "worse")["gapped"].endswith("*")
+
+
 def test_single_runs_have_intervals_and_incomplete_means_say_so(tmp_path: Path) -> None:
     folder = save(tmp_path / "a", "vanilla", 0, {("sst2", "clean"): 0.9}, ROAST, missing=("yelp", "amazon"))
     (grid,) = compared(load_runs([folder]))
     assert shown(grid, "vanilla")["clean"] == "90.0 ±2.0"
     assert shown(grid, "vanilla")["shift 1 of 3 sets"] == "80.0 ±2.0"
+    assert shown(grid, "vanilla")["ECE"] == "20.0" and shown(grid, "vanilla")["AUROC"] == "70.0"
     assert "Missing, and so not in the means: amazon, yelp." in grid.caption
 
 
@@ -180,7 +198,7 @@ def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
     fewer = save(tmp_path / "d", "rose", 0, {("imdb", "shift"): 0.8}, suite=None)
     with pytest.raises(RunError, match="are both vanilla with seed 0: leave out one"):
         compared(load_runs([one, twin]))
-    with pytest.raises(RunError, match="latest evaluations are on elsewhere, own. Choose with --suite"):
+    with pytest.raises(RunError, match=r"latest evaluations are on elsewhere, own\. Choose with --suite"):
         load_runs([one, other])
     with pytest.raises(RunError, match="not evaluated on the same data of imdb"):
         load_runs([one, fewer])

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from rosewood.errors import RunError
-from rosewood.evaluation.layout import Grid, to_latex, to_markdown
-from rosewood.evaluation.table import grids, render
+from rosewood.evaluation.layout import Folded, Grid, fold, to_latex, to_markdown
+from rosewood.evaluation.table import grids, render, worst_group
 from rosewood.results import (
     AnomalyResult,
     Evaluation,
@@ -93,7 +93,7 @@ def suite_evaluation() -> Evaluation:
         update={
             "suite": "tiny",
             "means": [
-                Mean(name="clean", value=0.9, sets=["sst2"], missing=[]),
+                Mean(name="clean", value=0.9, sets=["sst2"], missing=[], interval=(0.87, 0.92)),
                 Mean(name="adversarial", value=0.4, sets=["tricks"], missing=["dynasent"]),
             ],
             "anomalies": [AnomalyResult(name="news", inside="sst2", score="energy", **shapes)],
@@ -106,15 +106,44 @@ def test_a_suite_has_a_table_for_each_perspective() -> None:
     assert list(found) == ["Robustness on the suite tiny", "Sets", "Noise", "Anomalies", "By column"]
     summary = found["Robustness on the suite tiny"]
     shown = dict(zip(summary.header, summary.rows[0], strict=True))
-    assert shown["clean"] == "90.0"
+    assert shown["clean"] == "90.0 ±2.5"
     assert shown["adversarial"] == "40.0\n1 of 2 sets"
     assert shown["shift"] == "missing"
-    assert shown["worst group\n(clean)"] == "60.0 (−30.0)\nlength: 0 to 5 words"
-    assert [row[0] for row in found["Sets"].rows] == ["sst2", "poems †", "yelp", "tricks"]
-    assert found["Sets"].rows[2] == ["yelp", "shift", "-", "missing", "-"]
-    assert found["Noise"].rows == [["typos", "m", "80.0", "50.0", "-"]]
+    assert shown["worst group\n(clean)"] == "60.0 ±20.0 (−30.0)\nlength: 0 to 5 words"
+    assert [row[0] for row in found["Sets"].rows] == [
+        "sst2\nclean",
+        "poems †\nshift",
+        "yelp\nshift",
+        "tricks\nadversarial",
+    ]
+    assert found["Sets"].rows[2] == ["yelp\nshift", "-", "missing", "-"]
+    assert found["Noise"].rows == [["typos", "m", "90.0\n±2.5", "80.0\n±2.5", "50.0\n±2.5", "-"]]
     assert found["Anomalies"].rows == [["news", "m", "80.0 / 70.0 / 50.0"]]
-    assert found["By column"].rows == [["tricks", "method", "swap", "8", "25.0"]]
+    assert found["By column"].rows == [["tricks", "method", "swap", "8", "25.0 ±25.0"]]
+
+
+def test_the_worst_group_of_20_may_be_better_than_the_mean() -> None:
+    # Groups of fewer than 20 examples can hold all errors.
+    worst = GroupResult(kind="class", group="a", examples=30, accuracy=0.95, interval=(0.85, 1.0))
+    for accuracy, distance in ((0.9, "+5.0"), (0.95, "+0.0"), (0.97, "−2.0")):
+        shown = worst_group(result("sst2", "clean", accuracy).model_copy(update={"worst": worst}))
+        assert shown == f"95.0 ±7.5 ({distance})\nclass: a"
+
+
+def test_wide_tables_are_folded_and_lose_nothing() -> None:
+    header = ["method", *(f"figure {place}" for place in range(12))]
+    grid = Grid("Title", header, [["rose [1]", *(f"{place}.0 ±1" for place in range(12))]] * 2, "Caption.")
+    console = Console(file=io.StringIO(), width=60)
+    console.print(Folded(grid))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 60
+    printed = "\n".join(lines)
+    assert all(cell in printed for cell in [*header, *grid.rows[0]]) and "…" not in printed
+    assert (printed.count("Title"), printed.count("Caption."), printed.count("method")) == (1, 1, 3)
+    assert lines[0].strip() == "Title" and lines[-1].strip() == "Caption."
+    assert fold(grid, 1000) == [grid]
+    narrow = fold(grid, 1)  # a column that fits nowhere has a table of its own
+    assert [len(part.header) for part in narrow] == [2] * 12
 
 
 def test_markdown_and_latex() -> None:

@@ -39,12 +39,12 @@ def table(
     With --baseline, differences are tested: over seeds, and on the same examples.
     """
     from rosewood.evaluation.comparison import compared, load_runs
-    from rosewood.evaluation.layout import FORMATS, to_rich
+    from rosewood.evaluation.layout import FORMATS, Folded
 
     grids = compared(load_runs(runs, suite), baseline)
     if format_ is Format.terminal:
         console = Console()
         for grid in grids:
-            console.print(to_rich(grid))
+            console.print(Folded(grid))
     else:
         print("\n\n".join(map(FORMATS[format_.value], grids)))

@@ -29,11 +29,11 @@ from rosewood.evaluation.statistics import (
     relative_improvement,
     welch,
 )
-from rosewood.evaluation.table import MEANS, WORST
-from rosewood.results import Evaluation, RunInfo, SetResult
+from rosewood.evaluation.table import MEANS, WORST, half_width, percent
+from rosewood.results import Evaluation, RunInfo
 
 LEVEL = 0.05
-_LOWER_IS_BETTER = ("ece", "held_out_ece", "gap")
+_GAP = "gap\n"
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
 _ROAST = {
     "accuracy": "clean",
@@ -125,7 +125,7 @@ def _same_training(one: EvaluatedRun, other: EvaluatedRun) -> bool:
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None) -> Grid:
-    values = {method: _values(runs) for method, runs in methods.items()}
+    values = {method: _figures(runs) for method, runs in methods.items()}
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
     marks = {} if baseline is None else _over_seeds(values, baseline)
     aggregates = {method: _aggregates(runs, methods.get(baseline or "")) for method, runs in methods.items()}
@@ -133,7 +133,7 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
     extra = list(dict.fromkeys(name for found in aggregates.values() for name in found))
     rows = []
     for method, runs in methods.items():
-        cells = [_cell(runs, column, values[method].get(column)) for column in columns]
+        cells = [_cell(values[method].get(column, [])) for column in columns]
         cells = [cell + marks.get((method, column), "") for cell, column in zip(cells, columns, strict=True)]
         others = [aggregates[method].get(name, "-") for name in extra]
         rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
@@ -159,7 +159,7 @@ def _caption(
     methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, marks: Mapping[tuple[str, str], str]
 ) -> str:
     parts = [
-        "In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % Wilson interval.",
+        "In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval.",
         WORST,
     ]
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
@@ -176,46 +176,46 @@ def _lacking(evaluation: Evaluation) -> list[str]:
     return [each.name for each in evaluation.missing if each.counted and each.role != "reference"]
 
 
-def _values(runs: Sequence[EvaluatedRun]) -> dict[str, list[float]]:
-    """Column -> its value in each run; a suite over several tasks has columns for each."""
-    found: dict[str, list[float]] = {}
+class Figure(NamedTuple):
+    """A figure of one run, and its 95 % interval if it is an accuracy."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+
+
+def _figures(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
+    """Column -> its figure in each run; a suite over several tasks has columns for each."""
+    found: dict[str, list[Figure]] = {}
     for run in runs:
-        for column, value in _columns(run.evaluation):
-            found.setdefault(column, []).append(value)
+        for column, figure in _columns(run.evaluation):
+            found.setdefault(column, []).append(figure)
     return found
 
 
-def _columns(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
+def _columns(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     by_task = evaluation.suite is not None and evaluation.task != evaluation.suite
     if evaluation.suite is None or by_task:
-        yield from ((each.name, each.accuracy) for each in evaluation.sets)
+        yield from ((each.name, Figure(each.accuracy, each.interval)) for each in evaluation.sets)
     else:
-        yield from ((each.name, each.value) for each in evaluation.means if each.name in MEANS)
+        yield from ((each.name, Figure(each.value, each.interval)) for each in evaluation.means if each.name in MEANS)
     clean = next((each for each in evaluation.sets if each.role == "clean"), None)
     if clean is not None and clean.worst is not None and clean.gap is not None:
-        yield f"worst group\n{clean.name}", clean.worst.accuracy
-        yield f"gap\n{clean.name}", clean.gap
+        yield f"worst group\n{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
+        yield f"{_GAP}{clean.name}", Figure(clean.gap)
 
 
-def _cell(runs: Sequence[EvaluatedRun], column: str, values: Sequence[float] | None) -> str:
-    if not values:
+def _cell(figures: Sequence[Figure]) -> str:
+    if not figures:
         return "missing"
-    mean, deviation = mean_and_deviation(values)
+    mean, deviation = mean_and_deviation([each.value for each in figures])
     if not math.isnan(deviation):
-        return f"{100 * mean:.1f} ±{100 * deviation:.1f}"
-    single = next((_single(run.evaluation, column) for run in runs if _single(run.evaluation, column)), None)
-    half = f" ±{50 * (single.interval[1] - single.interval[0]):.1f}" if single else ""
-    return f"{100 * mean:.1f}{half}"
-
-
-def _single(evaluation: Evaluation, column: str) -> SetResult | None:
-    """The set whose accuracy a column shows, if it is one set."""
-    names = next((each.sets for each in evaluation.means if each.name == column and evaluation.suite), [column])
-    return next((each for each in evaluation.sets if names == [each.name] and not _lower_is_better(column)), None)
+        return f"{percent(mean)} ±{percent(deviation)}"
+    (single,) = figures
+    return percent(mean) + ("" if single.interval is None else f" {half_width(single.interval)}")
 
 
 def _lower_is_better(column: str) -> bool:
-    return column.startswith(_LOWER_IS_BETTER)
+    return column in ("ece", "held_out_ece") or column.startswith(_GAP)
 
 
 def _seeds(runs: Sequence[EvaluatedRun]) -> str:
@@ -223,7 +223,7 @@ def _seeds(runs: Sequence[EvaluatedRun]) -> str:
     return str(len(seeds)) if seeds else "-"
 
 
-def _over_seeds(values: Mapping[str, Mapping[str, Sequence[float]]], baseline: str) -> dict[tuple[str, str], str]:
+def _over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:
     """Marks of the cells that are significantly better than the baseline's; all tests of the table together."""
     tests = {}
     for method, columns in values.items():
@@ -232,7 +232,7 @@ def _over_seeds(values: Mapping[str, Mapping[str, Sequence[float]]], baseline: s
             if method != baseline and len(ours) > 1 and len(theirs) > 1:
                 sign = -1 if _lower_is_better(column) else 1
                 tests[json.dumps([method, column])] = welch(
-                    [sign * each for each in ours], [sign * each for each in theirs]
+                    [sign * each.value for each in ours], [sign * each.value for each in theirs]
                 )
     marks = {}
     for name, p in holm(tests).items():

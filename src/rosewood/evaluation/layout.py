@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.markup import escape
 from rich.table import Table
 
@@ -31,9 +33,46 @@ class Grid:
     """How many columns, from the left, hold text and not figures."""
 
 
-def to_rich(grid: Grid) -> Table:
-    """For the terminal."""
-    table = Table(title=grid.title, caption=escape(grid.caption) or None)
+@dataclass(frozen=True)
+class Folded:
+    """A grid for the terminal: columns that do not fit its width go into further tables below the first."""
+
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        yield from map(_to_rich, fold(self.grid, options.max_width))
+
+
+def fold(grid: Grid, width: int) -> list[Grid]:
+    """The grid cut between columns into grids of at most that width, each with all columns of text in front."""
+    widths = [_width(grid, place) for place in range(len(grid.header))]
+    room = width - 1 - sum(widths[: grid.texts])
+    parts: list[list[int]] = [[]]
+    left = room
+    for place in range(grid.texts, len(widths)):
+        if widths[place] > left and parts[-1]:
+            parts.append([])
+            left = room
+        parts[-1].append(place)
+        left -= widths[place]
+    cut = [_of_columns(grid, [*range(grid.texts), *part]) for part in parts]
+    cut = [replace(each, caption="") for each in cut[:-1]] + cut[-1:]
+    return cut[:1] + [replace(each, title="") for each in cut[1:]]
+
+
+def _of_columns(grid: Grid, places: Sequence[int]) -> Grid:
+    rows = [[row[place] for place in places] for row in grid.rows]
+    return replace(grid, header=[grid.header[place] for place in places], rows=rows)
+
+
+def _width(grid: Grid, place: int) -> int:
+    """Of a column with its rule and spaces."""
+    cells = [grid.header[place], *(row[place] for row in grid.rows)]
+    return 3 + max(cell_len(line) for cell in cells for line in cell.split("\n"))
+
+
+def _to_rich(grid: Grid) -> Table:
+    table = Table(title=escape(grid.title) or None, caption=escape(grid.caption) or None)
     for place, name in enumerate(grid.header):
         table.add_column(escape(name), justify="left" if place < grid.texts else "right", no_wrap=place == 0)
     for row in grid.rows:

@@ -20,9 +20,7 @@ from rosewood.protocol import Attack
 from rosewood.results import LiveAttack
 
 
-def prepared_attacks(
-    names: Sequence[str], plan: Plan, data_dir: str | Path | None
-) -> list[tuple[Attack, Resources]]:
+def prepared_attacks(names: Sequence[str], plan: Plan, data_dir: str | Path | None) -> list[tuple[Attack, Resources]]:
     """The attacks with all they need; what is not at hand is an error before any work."""
     return [_prepared(name, plan, data_dir) for name in names]
 

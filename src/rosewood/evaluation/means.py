@@ -21,10 +21,7 @@ def means(
 ) -> list[Mean]:
     """Accuracy by role, calibration error, and AUROC; a mean over no set is left out."""
     counted = [each for each in results if each.counted]
-    found = [
-        _mean(role, {each.name: each.accuracy for each in counted if each.role == role}, missing, [role])
-        for role in ROLES
-    ]
+    found = [_accuracy(role, [each for each in counted if each.role == role], missing) for role in ROLES]
     measured = [each for each in counted if each.role in MEASURED]
     scaled = {each.name: each.held_out_ece for each in measured if each.held_out_ece is not None}
     found.append(_mean("ece", {each.name: each.ece for each in measured}, missing, MEASURED))
@@ -35,6 +32,24 @@ def means(
         name = "auroc" if score == DETECTION else f"auroc_{score}"
         found.append(_mean(name, values, missing, ["anomaly"]))
     return [each for each in found if each is not None]
+
+
+def mean_interval(sets: Sequence[SetResult]) -> tuple[float, float]:
+    """The 95 % interval of an unweighted mean of accuracies, from their own intervals.
+
+    Sets of different examples err independently, so that distances to the ends add in squares (Zou and Donner's MOVER).
+    Noises share their examples and may err together: their ends are averaged, which is never too narrow.
+    """
+    accuracies = np.array([each.accuracy for each in sets])
+    below, above = np.abs(np.array([each.interval for each in sets]).T - accuracies)
+    together = np.mean if any(each.noise for each in sets) else lambda far: np.sqrt((far**2).sum()) / len(far)
+    middle = accuracies.mean()
+    return max(0.0, float(middle - together(below))), min(1.0, float(middle + together(above)))
+
+
+def _accuracy(role: Role, sets: Sequence[SetResult], missing: Sequence[MissingSet]) -> Mean | None:
+    mean = _mean(role, {each.name: each.accuracy for each in sets}, missing, [role])
+    return mean and mean.model_copy(update={"interval": mean_interval(sets)})
 
 
 def _too_few(measured: Sequence[SetResult]) -> list[MissingSet]:

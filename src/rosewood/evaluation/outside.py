@@ -29,9 +29,7 @@ def untold_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[Miss
     if telling_sets(loaded, inside):
         return []
     reason = f"what it is to be told from is missing: {', '.join(inside) or 'the suite names nothing as inside'}"
-    return [
-        MissingSet(name=each.planned.name, role="anomaly", reason=reason) for each in _with_role(loaded, "anomaly")
-    ]
+    return [MissingSet(name=each.planned.name, role="anomaly", reason=reason) for each in _with_role(loaded, "anomaly")]
 
 
 def anomaly_results(telling: Sequence[LoadedSet], answers: Answers) -> list[AnomalyResult]:

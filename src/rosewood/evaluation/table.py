@@ -8,12 +8,12 @@ from typing import get_args
 from rich.console import Group
 
 from rosewood.errors import RunError
-from rosewood.evaluation.layout import Grid, to_rich
+from rosewood.evaluation.layout import Folded, Grid
 from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
 
 Evaluations = Mapping[str, Evaluation]
 ACCURACY = "Accuracy in %, ± half the width of its 95 % Wilson interval."
-WORST = "Worst group: the lowest accuracy of a group of 20 examples or more, and how far it is below the mean."
+WORST = "Worst group: the lowest accuracy of a group of 20 examples or more, and its distance to the mean."
 MEANS = {
     "clean": "clean",
     "shift": "shift",
@@ -28,7 +28,7 @@ _BUILT_IN = ("class", "length", "negation", "rare words")
 
 def render(evaluations: Evaluations) -> Group:
     """All tables for the terminal."""
-    return Group(*map(to_rich, grids(evaluations)))
+    return Group(*map(Folded, grids(evaluations)))
 
 
 def grids(evaluations: Evaluations) -> list[Grid]:
@@ -49,19 +49,23 @@ def percent(value: float | None) -> str:
     return "missing" if value is None else f"{100 * value:.1f}"
 
 
-def with_interval(result: SetResult | None) -> str:
+def with_interval(result: SetResult | GroupResult | None, between: str = " ") -> str:
     """An accuracy and half its interval."""
-    if result is None:
-        return "missing"
-    low, high = result.interval
-    return f"{100 * result.accuracy:.1f} ±{50 * (high - low):.1f}"
+    return "missing" if result is None else percent(result.accuracy) + between + half_width(result.interval)
+
+
+def half_width(interval: tuple[float, float]) -> str:
+    """What is added to an accuracy, and taken from it."""
+    low, high = interval
+    return f"±{50 * (high - low):.1f}"
 
 
 def worst_group(result: SetResult | None) -> str:
     """The worst group of a set, its accuracy, and its distance from the mean."""
     if result is None or result.worst is None or result.gap is None:
         return "-"
-    return f"{100 * result.worst.accuracy:.1f} (−{100 * result.gap:.1f})\n{result.worst.kind}: {result.worst.group}"
+    distance = f"{-100 * result.gap:+z.1f}".replace("-", "−")
+    return f"{with_interval(result.worst)} ({distance})\n{result.worst.kind}: {result.worst.group}"
 
 
 def _task(evaluations: Evaluations, task: str) -> Grid:
@@ -90,9 +94,9 @@ def _summary(evaluations: Evaluations, suite: str) -> Grid:
         f"Robustness on the suite {suite}",
         ["model", *(MEANS[name] for name in shown), "worst group\n(clean)"],
         rows,
-        "Unweighted means over the sets in %; “n of m sets”: the others are missing. ECE: expected calibration error, "
-        "10 bins, as it is and scaled by a temperature found on held-out examples. AUROC: anomalies told by the "
-        f"highest probability. {WORST}",
+        "Unweighted means over the sets in %, of accuracies ± half the width of the 95 % interval; “n of m sets”: the "
+        "others are missing. ECE: expected calibration error, 10 bins, as it is and scaled by a temperature found on "
+        f"held-out examples. AUROC: anomalies told by the highest probability. {WORST}",
     )
 
 
@@ -107,7 +111,8 @@ def mean_cell(mean: Mean | None) -> str:
     if mean is None:
         return "missing"
     of = len(mean.sets) + len(mean.missing)
-    return percent(mean.value) + (f"\n{len(mean.sets)} of {of} sets" if mean.missing else "")
+    spread = "" if mean.interval is None else f" {half_width(mean.interval)}"
+    return percent(mean.value) + spread + (f"\n{len(mean.sets)} of {of} sets" if mean.missing else "")
 
 
 def _sets(evaluations: Evaluations) -> Grid:
@@ -119,10 +124,10 @@ def _sets(evaluations: Evaluations) -> Grid:
         results = [_by_name(evaluation).get(name) for evaluation in evaluations.values()]
         examples = next((str(each.examples) for each in results if each), "-")
         figures = [cell for each in results for cell in (with_interval(each), worst_group(each))]
-        rows.append([name + (" †" if name in uncounted else ""), role, examples, *figures])
-    models = [cell for model in evaluations for cell in (model, "worst group")]
+        rows.append([f"{name}{' †' if name in uncounted else ''}\n{role}", examples, *figures])
+    models = [cell for model in evaluations for cell in (model, f"worst group\n{model}")]
     caption = f"{ACCURACY} {WORST}" + (" †: not in the means, because not in the published suite." if uncounted else "")
-    return Grid("Sets", ["set", "role", "examples", *models], rows, caption, texts=2)
+    return Grid("Sets", ["set\n(role)", "examples", *models], rows, caption)
 
 
 def _noise(evaluations: Evaluations) -> Grid:
@@ -131,14 +136,16 @@ def _noise(evaluations: Evaluations) -> Grid:
     if len(strengths) < 2:
         return Grid("Noise", [], [])
     rows = []
-    for kind in dict.fromkeys(noise.kind for noise in noises):
+    for kind, of in dict.fromkeys((noise.kind, noise.of) for noise in noises):
         for model, evaluation in evaluations.items():
             curve = {each.noise.strength: each for each in evaluation.sets if each.noise and each.noise.kind == kind}
-            cells = [percent(curve[strength].accuracy if strength in curve else None) for strength in strengths]
+            points = [_by_name(evaluation).get(of), *map(curve.get, strengths)]
+            cells = [with_interval(point, between="\n") for point in points]
             rows.append([kind.replace("_", " "), model, *cells, worst_group(curve.get(strengths[-1]))])
-    header = ["noise", "model", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
-    of = ", ".join(sorted({noise.of for noise in noises}))
-    return Grid("Noise", header, rows, f"Accuracy in % on {of} by the strength of the noise. {WORST}", texts=2)
+    header = ["noise", "model", "0", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
+    sets = ", ".join(sorted({noise.of for noise in noises}))
+    caption = f"{ACCURACY} On {sets} by the strength of the noise; 0: all of it, without noise. {WORST}"
+    return Grid("Noise", header, rows, caption, texts=2)
 
 
 def _anomalies(evaluations: Evaluations) -> Grid:
@@ -167,8 +174,8 @@ def _columns(evaluations: Evaluations) -> Grid:
     for key in dict.fromkeys(key for evaluation in evaluations.values() for key in _column_groups(evaluation)):
         groups = [_column_groups(evaluation).get(key) for evaluation in evaluations.values()]
         examples = next(str(group.examples) for group in groups if group)
-        rows.append([*key, examples, *(percent(group.accuracy) if group else "missing" for group in groups)])
-    return Grid("By column", ["set", "column", "group", "examples", *evaluations], rows, "Accuracy in %.", texts=3)
+        rows.append([*key, examples, *map(with_interval, groups)])
+    return Grid("By column", ["set", "column", "group", "examples", *evaluations], rows, ACCURACY, texts=3)
 
 
 def _attacks(evaluations: Evaluations) -> Grid:
@@ -176,12 +183,17 @@ def _attacks(evaluations: Evaluations) -> Grid:
     for model, evaluation in evaluations.items():
         for each in evaluation.attacks:
             found = each.summary
-            low, high = found.robust_interval
-            robust = f"{percent(found.robust_accuracy)} ({percent(low)} to {percent(high)})"
+            clean, robust = (
+                f"{percent(accuracy)}\n({percent(low)} to {percent(high)})"
+                for accuracy, (low, high) in (
+                    (found.clean_accuracy, found.clean_interval),
+                    (found.robust_accuracy, found.robust_interval),
+                )
+            )
             queries = "-" if found.mean_queries is None else f"{found.mean_queries:.0f}"
-            rows.append([each.attack, model, str(found.examples), percent(found.clean_accuracy), robust, queries])
-    header = ["attack", "model", "examples", "clean", "robust (interval)", "queries"]
-    return Grid("Attacks", header, rows, "Accuracy in % before and under attack, 95 % Wilson interval.", texts=2)
+            rows.append([each.attack, model, str(found.examples), clean, robust, queries])
+    header = ["attack", "model", "examples", "clean", "robust", "queries"]
+    return Grid("Attacks", header, rows, "Accuracy in % before and under attack (95 % Wilson interval).", texts=2)
 
 
 def _column_groups(evaluation: Evaluation) -> dict[tuple[str, str, str], GroupResult]:
