@@ -127,8 +127,8 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
     if sorted(folded) != sorted(wanted):
         raise RunError(
             f"the model's labels are {', '.join(names)}, the task's are {', '.join(labels)}. "
-            "If they mean the same, write the task's names into id2label of the model's config.json, "
-            "in the order of its outputs."
+            "If they mean the same, give the outputs the task's names, in their order: --labels of rosewood evaluate, "
+            "or id2label in the model's config.json."
         )
     return [folded.index(label) for label in wanted]
 

@@ -72,6 +72,16 @@ def test_a_checkpoint_without_names_is_told_them(rosewood: Rosewood, suite: Path
     )
 
 
+def test_a_folder_that_is_no_run_is_refused_before_the_others_are_evaluated(
+    rosewood: Rosewood, run: Path, suite: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "is neither a run (no run.json) nor a checkpoint (no config.json)" in rosewood(
+        "evaluate", run, tmp_path / "empty", "--suite", suite, code=1
+    )
+    assert not (run / "evaluation.json").exists()
+
+
 def test_an_unknown_suite_is_refused_before_any_work(rosewood: Rosewood, run: Path) -> None:
     assert "unknown suite 'sentimental': did you mean sentiment" in rosewood(
         "evaluate", run, "--suite", "sentimental", code=1

@@ -105,9 +105,9 @@ def test_refused_logits(score: object, logits: object) -> None:
 
 
 def test_refused_input() -> None:
-    with pytest.raises(DataError, match="at least one score of the outside examples"):
+    with pytest.raises(DataError, match="expected outside scores, of one example or more"):
         detection([1.0], [])
-    with pytest.raises(DataError, match="finite scores of the inside examples"):
+    with pytest.raises(DataError, match="expected finite inside scores"):
         detection([np.nan], [1.0])
     with pytest.raises(DataError, match="temperature above 0; got 0"):
         energy([[1.0, 2.0]], 0)

@@ -124,7 +124,7 @@ def test_one_temperature_of_one_is_no_scaling() -> None:
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
     [
-        (np.empty((0, 2)), [], r"at least one example; got shape \(0, 2\)"),
+        (np.empty((0, 2)), [], r"of one example or more; got shape \(0, 2\)"),
         ([1.0, 2.0], [0, 1], r"got shape \(2,\)"),
         ([[np.nan, 1.0]], [0], "expected finite logits"),
         ([[0.0, np.inf]], [0], "expected finite logits"),

@@ -1,5 +1,6 @@
 """A table of recipes: means over seeds, tests against a baseline, and no comparison of what does not compare."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +199,11 @@ def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
     fewer = save(tmp_path / "d", "rose", 0, {("imdb", "shift"): 0.8}, suite=None)
     with pytest.raises(RunError, match="are both vanilla with seed 0: leave out one"):
         compared(load_runs([one, twin]))
+    shutil.copytree(one, tmp_path / "e")
+    changed = {"model": "larger", "training_arguments": {"learning_rate": 1.0}}
+    run_info("vanilla", 1, **changed).save(tmp_path / "e" / "run.json")
+    with pytest.raises(RunError, match=r"both vanilla but differ in more than the seed \(learning_rate, model\)"):
+        compared(load_runs([one, tmp_path / "e"]))
     with pytest.raises(RunError, match=r"latest evaluations are on elsewhere, own\. Choose with --suite"):
         load_runs([one, other])
     with pytest.raises(RunError, match="not evaluated on the same data of imdb"):

@@ -186,6 +186,8 @@ def check_run(run: str, task: str | None, suite: str | None = None) -> None:
         raise RunError(f"there is no run or checkpoint {run}")
     if suite is None and task is None and not directory.exists():
         raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task")
+    if directory.is_dir() and not any((directory / name).exists() for name in ("config.json", "adapter_config.json")):
+        raise RunError(f"{run} is neither a run (no run.json) nor a checkpoint (no config.json)")
     if suite is None:
         task_of(run, task, None)
 

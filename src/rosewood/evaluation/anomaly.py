@@ -12,19 +12,21 @@ from sklearn.covariance import LedoitWolf
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from rosewood.errors import DataError
-from rosewood.evaluation.metrics import Floats, softmax
+from rosewood.evaluation.metrics import LOGITS, Floats, finite, softmax
+
+_FEATURES = "features (examples, dimensions)"
 
 
 def max_softmax(logits: ArrayLike) -> Floats:
     """Minus the highest class probability of each example: unsure is anomalous."""
-    return -softmax(_matrix(logits, "logits (examples, classes)")).max(axis=1)
+    return -softmax(finite(logits, 2, LOGITS)).max(axis=1)
 
 
 def energy(logits: ArrayLike, temperature: float = 1.0) -> Floats:
     """Minus the smooth maximum of each example's logits: low evidence for every class is anomalous."""
     if not temperature > 0:
         raise DataError(f"expected a temperature above 0; got {temperature}.")
-    scores = _matrix(logits, "logits (examples, classes)")
+    scores = finite(logits, 2, LOGITS)
     return -temperature * logsumexp(scores / temperature, axis=1)
 
 
@@ -41,7 +43,7 @@ class Mahalanobis:
 
         Ledoit and Wolf's shrinkage keeps the covariance invertible with fewer examples than dimensions.
         """
-        points, truth = _matrix(features, "features (examples, dimensions)"), np.asarray(labels)
+        points, truth = finite(features, 2, _FEATURES), np.asarray(labels)
         if truth.shape != points.shape[:1]:
             raise DataError(f"expected one label an example; got shapes {points.shape} and {truth.shape}.")
         classes, rows = np.unique(truth, return_inverse=True)
@@ -51,7 +53,7 @@ class Mahalanobis:
 
     def scores(self, features: ArrayLike) -> Floats:
         """One score an example."""
-        points = _matrix(features, "features (examples, dimensions)")
+        points = finite(features, 2, _FEATURES)
         if points.shape[1] != self.means.shape[1]:
             raise DataError(f"fitted to {self.means.shape[1]} dimensions a feature; got {points.shape[1]}.")
         # Class by class: all differences at once would take classes times the memory of the features.
@@ -75,7 +77,7 @@ def detection(inside_scores: ArrayLike, outside_scores: ArrayLike) -> Detection:
     `fpr_at_95_tpr` is the share of inside examples reported at the highest threshold that reports at least
     95 % of the outside ones; a score equal to the threshold is reported.
     """
-    inside, outside = _vector(inside_scores, "inside"), _vector(outside_scores, "outside")
+    inside, outside = finite(inside_scores, 1, "inside scores"), finite(outside_scores, 1, "outside scores")
     scores = np.concatenate([inside, outside])
     is_outside = np.repeat([0, 1], [len(inside), len(outside)])
     reported = -(-95 * len(outside) // 100)
@@ -85,21 +87,3 @@ def detection(inside_scores: ArrayLike, outside_scores: ArrayLike) -> Detection:
         aupr=float(average_precision_score(is_outside, scores)),
         fpr_at_95_tpr=float((inside >= threshold).mean()),
     )
-
-
-def _matrix(values: ArrayLike, expected: str) -> Floats:
-    matrix = np.asarray(values, dtype=np.float64)
-    if matrix.ndim != 2 or not matrix.size:
-        raise DataError(f"expected {expected} of at least one example; got shape {matrix.shape}.")
-    if not np.isfinite(matrix).all():
-        raise DataError(f"expected finite {expected}; got NaN or infinity.")
-    return matrix
-
-
-def _vector(scores: ArrayLike, side: str) -> Floats:
-    vector = np.asarray(scores, dtype=np.float64)
-    if vector.ndim != 1 or not vector.size:
-        raise DataError(f"expected at least one score of the {side} examples; got shape {vector.shape}.")
-    if not np.isfinite(vector).all():
-        raise DataError(f"expected finite scores of the {side} examples; got NaN or infinity.")
-    return vector

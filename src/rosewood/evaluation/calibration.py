@@ -9,7 +9,16 @@ from scipy.optimize import brentq
 from scipy.special import softmax as scipy_softmax
 
 from rosewood.errors import DataError
-from rosewood.evaluation.metrics import Floats, Ints, bin_of, checked, expected_calibration_error, softmax
+from rosewood.evaluation.metrics import (
+    LOGITS,
+    Floats,
+    Ints,
+    bin_of,
+    checked,
+    expected_calibration_error,
+    finite,
+    softmax,
+)
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 FOLDS = 10
@@ -93,10 +102,6 @@ def _ece_at(scores: Floats, truth: Ints, temperature: float) -> float:
 
 
 def _checked_logits(logits: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
-    scores = np.asarray(logits, dtype=np.float64)
-    if scores.ndim != 2 or not scores.size:
-        raise DataError(f"expected logits (examples, classes) of at least one example; got shape {scores.shape}.")
-    if not np.isfinite(scores).all():
-        raise DataError("expected finite logits; got NaN or infinity.")
+    scores = finite(logits, 2, LOGITS)
     _, truth = checked(softmax(scores), labels)
     return scores, truth

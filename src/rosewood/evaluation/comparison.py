@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class EvaluatedRun(NamedTuple):
     method: str
     seed: int | None
     evaluation: Evaluation
+    training: Mapping[str, Any] = {}
+    """All that two seeds of one method share."""
 
     @property
     def predictions(self) -> Path:
@@ -104,24 +106,34 @@ def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     if not (folder / "run.json").exists():
         return EvaluatedRun(folder, folder.name, None, evaluation)
     info = RunInfo.load(folder / "run.json")
-    return EvaluatedRun(folder, info.recipe, info.seed, evaluation)
+    training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora")}
+    recipe = folder / "recipe.yaml"
+    training |= info.training_arguments | {"recipe.yaml": recipe.read_text() if recipe.exists() else None}
+    return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
 
 
 def _by_method(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     methods: dict[str, list[EvaluatedRun]] = {}
     for run in runs:
         same = methods.setdefault(run.method, [])
-        twin = next(
-            (each for each in same if (each.seed, each.evaluation.task) == (run.seed, run.evaluation.task)), None
-        )
-        if twin is not None:
-            raise RunError(f"{twin.folder} and {run.folder} are both {run.method} with seed {run.seed}: leave out one.")
+        for other in same:
+            if other.evaluation.task == run.evaluation.task:
+                _check_seeds(other, run)
         same.append(run)
     return methods
 
 
-def _same_training(one: EvaluatedRun, other: EvaluatedRun) -> bool:
-    return (one.seed, one.evaluation.task) == (other.seed, other.evaluation.task)
+def _check_seeds(one: EvaluatedRun, other: EvaluatedRun) -> None:
+    """Two runs of a method on a task must be two seeds of it, for their deviation to mean something."""
+    if one.seed == other.seed:
+        raise RunError(f"{one.folder} and {other.folder} are both {one.method} with seed {one.seed}: leave out one.")
+    names = {*one.training, *other.training}
+    differing = sorted(name for name in names if one.training.get(name) != other.training.get(name))
+    if differing:
+        raise RunError(
+            f"{one.folder} and {other.folder} are both {one.method} but differ in more than the seed "
+            f"({', '.join(differing)}), so that they have no mean: leave out one."
+        )
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None) -> Grid:

@@ -7,6 +7,7 @@ from rosewood.errors import DataError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+LOGITS = "logits (examples, classes)"
 
 
 def softmax(logits: ArrayLike) -> Floats:
@@ -56,6 +57,16 @@ def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> floa
     chances, truth = checked(probabilities, labels)
     given = chances[np.arange(len(truth)), truth]
     return float(-np.log(given.clip(min=np.finfo(np.float64).eps)).mean())
+
+
+def finite(values: ArrayLike, dimensions: int, expected: str) -> Floats:
+    """Values as an array of so many dimensions, in double precision; anything else is refused."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions or not array.size:
+        raise DataError(f"expected {expected}, of one example or more; got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise DataError(f"expected finite {expected}; got NaN or infinity.")
+    return array
 
 
 def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
