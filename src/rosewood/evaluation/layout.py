@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -39,8 +40,11 @@ class Folded:
 
     grid: Grid
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        yield from map(_to_rich, fold(self.grid, options.max_width))
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
+        for number, part in enumerate(fold(self.grid, options.max_width)):
+            yield _to_rich(part, title=None if number else self.grid.title)
+        if self.grid.caption:
+            yield Text(self.grid.caption, style="dim italic")
 
 
 def fold(grid: Grid, width: int) -> list[Grid]:
@@ -55,9 +59,7 @@ def fold(grid: Grid, width: int) -> list[Grid]:
             left = room
         parts[-1].append(place)
         left -= widths[place]
-    cut = [_of_columns(grid, [*range(grid.texts), *part]) for part in parts]
-    cut = [replace(each, caption="") for each in cut[:-1]] + cut[-1:]
-    return cut[:1] + [replace(each, title="") for each in cut[1:]]
+    return [_of_columns(grid, [*range(grid.texts), *part]) for part in parts]
 
 
 def _of_columns(grid: Grid, places: Sequence[int]) -> Grid:
@@ -71,8 +73,8 @@ def _width(grid: Grid, place: int) -> int:
     return 3 + max(cell_len(line) for cell in cells for line in cell.split("\n"))
 
 
-def _to_rich(grid: Grid) -> Table:
-    table = Table(title=escape(grid.title) or None, caption=escape(grid.caption) or None)
+def _to_rich(grid: Grid, title: str | None) -> Table:
+    table = Table(title=title and escape(title))
     for place, name in enumerate(grid.header):
         table.add_column(escape(name), justify="left" if place < grid.texts else "right", no_wrap=place == 0)
     for row in grid.rows:
