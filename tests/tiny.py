@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
 from rosewood.training.trainer import RobustTrainer
+from tiny_substitutes import Substituted, needs_substitutes, quick
 
 VOCABULARY = 50
 
@@ -91,7 +92,7 @@ class Recording(RobustTrainer):
         self.masks: list[dict[str, Any]] = []
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        batch = {key: value.clone() for key, value in inputs.items()}
+        batch = {key: value.clone() for key, value in inputs.items() if isinstance(value, Tensor)}
         self.micro_batches.append((torch.get_rng_state(), batch))
         return super().training_step(model, inputs, *args, **kwargs)
 
@@ -118,8 +119,10 @@ def trained(
     **settings: Any,
 ) -> Recording:
     """A Recording after train() on tiny data."""
+    recipe = quick(recipe)
     model = tiny_bert() if model is None else model
     data = TinyData() if data is None else data
+    data = Substituted(data) if needs_substitutes(recipe) else data
     trainer = Recording(
         model=model,
         args=arguments(directory, **settings),

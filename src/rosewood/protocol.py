@@ -230,9 +230,15 @@ class Perturber(Stateful):
         """Run the model on a disturbed version of the batch."""
         raise NotImplementedError
 
+    def again(self, call: Call, batch: Batch) -> Output:
+        """Run it once more on the version that `view` has found, with fresh dropout."""
+        raise NotImplementedError(f"{self.name} does not keep the version that it has found")
+
 
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
+
+    needs_substitutes: ClassVar[bool] = False  # whether batches must have `rosewood.data.alignment.SUBSTITUTES`
 
     def start(self, run: Run) -> Perturber:
         raise NotImplementedError

@@ -89,6 +89,10 @@ class Recipe:
         """The stages in order; a recipe without any is one stage."""
         return self.stages or (Stage(1.0, self.objective, self.perturbation, self.selection, self.anchors),)
 
+    def needs_substitutes(self) -> bool:
+        """Whether some stage replaces words, so that the data must say by which."""
+        return any(stage.perturbation is not None and stage.perturbation.needs_substitutes for stage in self.all_stages())
+
     def cost(self) -> Cost:
         """Passes per micro-batch of the main stage."""
         stage = self.all_stages()[-1]

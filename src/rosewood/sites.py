@@ -107,12 +107,18 @@ class Site:
         if self._entrance is None:
             return _weight(self._words).shape[-1]
         device = next(self._model.parameters()).device
+        token = torch.zeros(1, 1, dtype=torch.long, device=device)
+        with torch.no_grad(), forked(device):
+            return self.reached(lambda: self._model(input_ids=token)).shape[-1]
+
+    def reached(self, forward: Callable[[], Any]) -> Tensor:
+        """What a forward of the model computes here; it goes no further."""
         try:
-            with torch.no_grad(), forked(device), self.changed(_stop):
-                self._model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device))
+            with self.changed(_stop):
+                forward()
         except _Arrived as arrived:
             break_off(self._model)
-            return int(arrived.args[0])
+            return arrived.hidden
         raise RunError(f"{type(self._model).__name__} never reaches the place where its encoder's input should be")
 
     @contextmanager
@@ -185,11 +191,12 @@ def ffn_problems(model: nn.Module, user: str) -> list[str]:
 
 
 def _stop(hidden: Tensor) -> Tensor:
-    raise _Arrived(hidden.shape[-1])
+    raise _Arrived(hidden)
 
 
 class _Arrived(Exception):  # noqa: N818 - no error: the forward has gone as far as it was meant to
-    pass
+    def __init__(self, hidden: Tensor) -> None:
+        self.hidden = hidden
 
 
 Runner = Callable[..., Any]  # takes the function of a block and its arguments, and runs it

@@ -15,6 +15,7 @@ from tiny import Recording, TinyData, tiny_bert, trained, weights
 PER_MICRO_BATCH: set[str] = {
     "advweight",  # each micro-batch ascends by its own gradient
     "mixout",  # each micro-batch draws its own mask
+    "adv-mixout",  # likewise
 }
 
 

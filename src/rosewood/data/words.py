@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 # Letters and digits, with apostrophes and hyphens inside: "don't", "well-known", "B2B".
 WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
@@ -33,6 +34,12 @@ class Words:
         edges = [0, *(edge for span in spans for edge in span), len(text)]
         gaps = tuple(text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))
         return cls(tuple(text[start:stop] for start, stop in spans), gaps)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The first character of each word, and the one after its last."""
+        lengths = [len(part) for pair in zip(self.gaps, self.words, strict=False) for part in pair]
+        edges = list(accumulate(lengths))
+        return list(zip(edges[::2], edges[1::2], strict=True))
 
     def join(self, words: Sequence[str]) -> str:
         """The text with these words instead; an empty one is left out, with the space after or before it."""

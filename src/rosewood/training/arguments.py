@@ -9,6 +9,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 
+from rosewood.data.alignment import SUBSTITUTES
 from rosewood.errors import RecipeError, RunError
 from rosewood.processes import together
 from rosewood.recipe import Recipe
@@ -81,3 +82,17 @@ def check_optimizer(recipe: Recipe, arguments: TrainingArguments, another_is_giv
             f"recipe {recipe.name} masks AdamW's update, which optim={OptimizerNames(arguments.optim).value} "
             "has not: use optim=adamw_torch_fused or adamw_torch"
         )
+
+
+def check_substitutes(recipe: Recipe, data: Any) -> bool:
+    """Whether the training data say what may stand in for their words; they must, if the recipe replaces some."""
+    needed = recipe.needs_substitutes()
+    if not hasattr(data, "__getitem__") or len(data) == 0:
+        return needed
+    there = SUBSTITUTES in data[0]
+    if needed and not there:
+        raise RecipeError(
+            f"recipe {recipe.name} replaces words, and the training data do not say by which: add the column "
+            f"{SUBSTITUTES!r} with rosewood.with_substitutes"
+        )
+    return there

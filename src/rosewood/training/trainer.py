@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import get_scheduler
 
+from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RunError
 from rosewood.predictions import Predictions
 from rosewood.processes import average_
@@ -30,6 +31,7 @@ from rosewood.training.arguments import (
     check_gradient_checkpointing,
     check_optimizer,
     check_processes,
+    check_substitutes,
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
@@ -65,6 +67,7 @@ class RobustTrainer(CheckpointedTrainer):
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
         self._check_arguments()
+        self._take_substitutes()
         writes = history_file is not None and self.is_world_process_zero()
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
         self._pretrained = self._snapshot()
@@ -86,6 +89,17 @@ class RobustTrainer(CheckpointedTrainer):
             check_deepspeed(self.recipe)
         check_gradient_checkpointing(self.recipe, self.args)
         check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
+
+    def _take_substitutes(self) -> None:
+        """Let the words' substitutes, which no model takes, come with the batches."""
+        if check_substitutes(self.recipe, self.train_dataset):
+            self.data_collator: Any = SubstituteCollator(self.data_collator)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        columns: Any = self._signature_columns
+        if self.recipe.needs_substitutes() and SUBSTITUTES not in columns:
+            columns.append(SUBSTITUTES)
 
     def _snapshot(self) -> dict[str, Tensor]:
         """The weights as they came, before a resumed run replaces them; only if an anchor looks at them."""
@@ -236,7 +250,7 @@ class RobustTrainer(CheckpointedTrainer):
                 # A copy, because compute_loss may take the labels out of the batch.
                 loss, outputs = self.compute_loss(
                     trained if model is None else model,
-                    dict(batch),
+                    {name: value for name, value in batch.items() if name != SUBSTITUTES},
                     return_outputs=True,
                     num_items_in_batch=num_items_in_batch,
                 )

@@ -1,0 +1,198 @@
+"""The worst mixture of each word with its substitutes (ASCC), the adversary of RIFT's family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rosewood import draws
+from rosewood.data.alignment import SUBSTITUTES, Pieces
+from rosewood.divergence import divergence_problems, forward_kl
+from rosewood.modes import evaluating
+from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
+from rosewood.sites import Change, Place, Site, real_tokens, site_problems
+from rosewood.slopes import LossScale, slopes
+
+if TYPE_CHECKING:
+    from rosewood.recipe import Stage
+
+ENTROPY_DIVISOR = 300 * 128  # of RIFT's code, whatever the size of the batch
+
+
+@dataclass(frozen=True)
+class SynonymHull(Perturbation):
+    """Every word becomes a convex combination of itself and its substitutes, the one that changes predictions most.
+
+    x'_l = sum_s w_ls e(u_ls), w_l = softmax_s(v_l) over the choices that word l has (Dong et al., ICLR 2021; RIFT,
+    NeurIPS 2021). v starts at N(0, 2 / (length * slots)) and takes `steps` steps of Adam, with the model in evaluation
+    mode and its weights fixed, up the slope of
+
+        sum over the batch of KL(f(x) || f(x'))  -  entropy_weight * sum of the entropies of w / divisor
+
+    so that x' is close to some text with other words. `entropy_norm="constant"` divides by 38,400 as RIFT's code does,
+    "mean" by the number of tokens of the batch, as ASCC's (at RIFT's batch sizes: four times as much).
+    `loss="ce"` climbs the task's loss instead, as ASCC does when it tests.
+
+    e is what the embedding module makes of a token in its place (`at="encoder"`, as the papers' code), with a dropout
+    of its own for each choice in the pass that trains, or the plain word vector (`at="words"`).
+
+    The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon`, `exact_case`,
+    `slots` and `pieces` say which: `counter-fitted`, `wordnet`, `roget` or a JSON file; RIFT's code looks words up as
+    they are written, so that capitalised ones have no substitutes (`exact_case`); a word has at most `slots` choices;
+    `pieces="single"` has only words and substitutes of one token, "equal" those of equally many, "any" all of them.
+
+    Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
+    which texts share a batch. All tokens of a word share its weights.
+    """
+
+    needs_substitutes = True
+
+    steps: Annotated[int, Field(ge=1)] = 10
+    loss: Literal["kl", "ce"] = "kl"
+    learning_rate: Annotated[float, Field(gt=0)] = 1.0
+    weight_decay: Annotated[float, Field(ge=0)] = 2e-5
+    entropy_weight: Annotated[float, Field(ge=0)] = 15.0
+    entropy_norm: Literal["constant", "mean"] = "constant"
+    at: Place = "encoder"
+    lexicon: str = "counter-fitted"
+    exact_case: bool = False
+    slots: Annotated[int, Field(ge=2)] = 10
+    pieces: Pieces = "any"
+
+    def cost(self, stage: Stage) -> Cost:
+        target = 1 if self.loss == "kl" else 0
+        return Cost(forward=self.steps + target + 1, inputs=self.steps)
+
+    def memory(self) -> str:
+        return "second graph, embeddings of all substitutes"
+
+    def explain(self, stage: Stage) -> list[str]:
+        what = "KL(f(x) || f(x'))" if self.loss == "kl" else "CE(f(x'), y)"
+        over = f"{ENTROPY_DIVISOR:,}" if self.entropy_norm == "constant" else "tokens of the batch"
+        place = "embedding output" if self.at == "encoder" else "word vector"
+        return [
+            f"x'_l = sum_s w_ls e(u_ls), e the {place}, u_l word l and at most {self.slots - 1} substitutes",
+            f"w = softmax(v), v by {self.steps} steps of Adam(lr={self.learning_rate:g}), without dropout, up",
+            f"  sum {what} - {self.entropy_weight:g} sum H(w_l) / {over}",
+        ]
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        problems = divergence_problems(model, "perturbation synonym_hull") if self.loss == "kl" else []
+        return problems + site_problems(model, self.at, "perturbation synonym_hull")
+
+    def start(self, run: Run) -> HullClimber:
+        return HullClimber(self, run.model, run.loss_scale)
+
+
+class HullClimber(Perturber):
+    """Finds the weights of a batch, and runs the model on the mixtures they make."""
+
+    def __init__(self, settings: SynonymHull, model: nn.Module, loss_scale: LossScale | None = None) -> None:
+        self.settings = settings
+        self._model = model
+        self._loss_scale = loss_scale
+        self._place = Site(settings.at, model)
+        self._weights: Tensor | None = None
+
+    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+        self._weights = self.worst(call, batch)
+        return self.again(call, batch)
+
+    def again(self, call: Call, batch: Batch) -> Output:
+        assert self._weights is not None, "view comes first"
+        mixture = Mixture(batch)
+        with self._place.changed(mixture.of(self._embedded(call, batch), self._weights)):
+            return call(batch)
+
+    def worst(self, call: Call, batch: Batch) -> Tensor:
+        """The weights of the choices of each word, `(batch, tokens, slots)`."""
+        mixture = Mixture(batch)
+        choices = mixture.choices(self.settings.slots)
+        with evaluating(self._model):
+            with torch.no_grad():
+                target = call(batch).predictions() if self.settings.loss == "kl" else None
+                embedded = self._embedded(call, batch)
+            scores = self._initial(batch, choices)
+            optimizer = torch.optim.Adam(
+                [scores], lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
+            )
+            for _ in range(self.settings.steps):
+                weights = choice_weights(scores.requires_grad_(), choices)
+                with self._place.changed(mixture.of(embedded, weights, fixed=True)):
+                    output = call(batch)
+                gain = self._gain(output, target) - self._penalty(scores, choices, mixture)
+                # Adam goes down; where a slope is not finite, the score stays.
+                scores.grad = slopes(gain, [scores], self._loss_scale)[0].nan_to_num_(0, 0, 0).neg_()
+                optimizer.step()
+        return choice_weights(scores.detach(), choices)
+
+    def _embedded(self, call: Call, batch: Batch) -> Tensor:
+        """The vectors of all layers of substitutes, `(batch, tokens, layers, hidden)`."""
+        layers = batch[SUBSTITUTES]["tokens"].unbind(1)
+        # The bare model: a wrapper for several processes would wait for the rest of the forward.
+        forwards = [partial(call, {**batch, "input_ids": ids}, self._model) for ids in layers]
+        return torch.stack([self._place.reached(forward) for forward in forwards], dim=2)
+
+    def _initial(self, batch: Batch, choices: Tensor) -> Tensor:
+        dtype = torch.promote_types(self._place.dtype, torch.float32)
+        lengths = real_tokens(batch).sum(1).to(dtype)
+        scores = draws.normal(batch, *choices.shape[1:], dtype=dtype)
+        return scores * (2 / (lengths * self.settings.slots)).sqrt()[:, None, None]
+
+    def _gain(self, output: Output, target: Tensor | None) -> Tensor:
+        loss = output.loss if target is None else forward_kl(target, output.predictions())
+        return loss * output.prediction_count()
+
+    def _penalty(self, scores: Tensor, choices: Tensor, mixture: Mixture) -> Tensor:
+        entropies = choice_entropies(scores, choices)[mixture.is_word]
+        divisor = ENTROPY_DIVISOR if self.settings.entropy_norm == "constant" else mixture.is_word.numel()
+        return self.settings.entropy_weight / divisor * entropies.sum()
+
+
+def choice_weights(scores: Tensor, choices: Tensor) -> Tensor:
+    """Softmax over the choices a word has; the others get exactly 0."""
+    return functional.softmax(scores.masked_fill(~choices, -torch.inf), dim=-1)
+
+
+def choice_entropies(scores: Tensor, choices: Tensor) -> Tensor:
+    """The entropy of those weights."""
+    logs = functional.log_softmax(scores.masked_fill(~choices, -torch.inf), dim=-1).masked_fill(~choices, 0)
+    return -(logs.exp() * logs).sum(-1)  # where there is no choice, 1 times 0
+
+
+class Mixture:
+    """The substitutes of a batch, and how much of them every place gets."""
+
+    def __init__(self, batch: Batch) -> None:
+        found: Mapping[str, Tensor] = batch[SUBSTITUTES]
+        self._slots, self._shares, self._words = found["slots"], found["shares"], found["words"]
+        places = torch.arange(self._words.shape[1], device=self._words.device)
+        self.is_word = self._words == places  # the first token of a word, or one that belongs to none
+
+    def choices(self, slots: int) -> Tensor:
+        """Which slots each token's word has, `(batch, tokens, slots)`."""
+        count, _, length = self._slots.shape
+        found = torch.zeros(count, length, slots, dtype=torch.bool, device=self._slots.device)
+        found.scatter_(2, self._slots.transpose(1, 2), True)
+        found[..., 0] = True
+        return found
+
+    def of(self, embedded: Tensor, weights: Tensor, fixed: bool = False) -> Change:
+        """From the vectors of the words to the mixtures; `fixed` lets no gradient through to the vectors."""
+        of_word = weights.gather(1, self._words.unsqueeze(2).expand(-1, -1, weights.shape[2]))
+        parts = of_word.gather(2, self._slots.transpose(1, 2)) * self._shares.transpose(1, 2).to(weights.dtype)
+        parts = parts.to(embedded.dtype)
+        own = 1 - parts.sum(2, keepdim=True)
+
+        def change(hidden: Tensor) -> Tensor:
+            hidden = hidden.detach() if fixed else hidden
+            return own * hidden + (parts.unsqueeze(2) @ embedded).squeeze(2)
+
+        return change
