@@ -12,7 +12,7 @@ ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
     *("flat", "importance", "order_statistics", "processes", "shards"),
-    *("draws", "sites", "sixteen_bits", "slopes"),
+    *("draws", "modes", "sites", "sixteen_bits", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
 )
 # From the top down; a module may import whatever stands in a lower row.

@@ -19,8 +19,8 @@ PER_MICRO_BATCH: set[str] = {
 }
 
 
-def keyed_run(recipe: Recipe, directory: Path, **settings: Any) -> Recording:
-    model = tiny_bert()
+def keyed_run(recipe: Recipe, directory: Path, spread: float = 0.02, **settings: Any) -> Recording:
+    model = tiny_bert(initializer_range=spread)
     with keyed_dropout(model), keyed_draws():
         return trained(recipe, directory, model=model, data=TinyData(size=20), **settings)
 
@@ -55,6 +55,8 @@ def test_every_recipe_can_be_turned_into_vanilla(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "vanilla"])
 def test_every_recipe_differs_from_vanilla_as_published(name: str, tmp_path: Path) -> None:
-    plain = weights(keyed_run(load_recipe("vanilla"), tmp_path, max_steps=3).model)
-    other = weights(keyed_run(load_recipe(name), tmp_path, max_steps=3).model)
+    # Weights that are not tiny: divergences of nearly equal predictions are of second order.
+    plain, other = (
+        weights(keyed_run(load_recipe(each), tmp_path, 0.2, max_steps=3).model) for each in ("vanilla", name)
+    )
     assert any((plain[parameter] - other[parameter]).abs().max() > 1e-6 for parameter in plain)
