@@ -84,10 +84,15 @@ def differing(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
 
 
 class Recording(RobustTrainer):
-    """A RobustTrainer that remembers its micro-batches, the random state each began with, and every step's masks."""
+    """A RobustTrainer that remembers its micro-batches, the random state each began with, and every step's masks.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    It brings substitutes for recipes that replace words.
+    """
+
+    def __init__(self, *args: Any, recipe: Any, train_dataset: Any, **kwargs: Any) -> None:
+        recipe = quick(recipe)
+        data = Substituted(train_dataset) if needs_substitutes(recipe) else train_dataset
+        super().__init__(*args, recipe=recipe, train_dataset=data, **kwargs)
         self.micro_batches: list[tuple[Tensor, dict[str, Tensor]]] = []
         self.masks: list[dict[str, Any]] = []
 
@@ -119,10 +124,8 @@ def trained(
     **settings: Any,
 ) -> Recording:
     """A Recording after train() on tiny data."""
-    recipe = quick(recipe)
     model = tiny_bert() if model is None else model
     data = TinyData() if data is None else data
-    data = Substituted(data) if needs_substitutes(recipe) else data
     trainer = Recording(
         model=model,
         args=arguments(directory, **settings),

@@ -30,6 +30,7 @@ REFUSED: dict[tuple[str, str], str] = {
     ("adversarial_path", "dropout"): "needs perturbation embedding_ascent",
     ("adversarial_path", "hidden_cut"): "needs perturbation embedding_ascent",
     ("adversarial_path", "noise"): "needs perturbation embedding_ascent",
+    ("adversarial_path", "synonym_hull"): "needs perturbation embedding_ascent",
     ("adversarial_path", "token_drop"): "needs perturbation embedding_ascent",
     ("adversarial_path", "weight_ascent"): "needs perturbation embedding_ascent",
     ("adversarial_path", "rose"): "looks at a pass over the clean input",

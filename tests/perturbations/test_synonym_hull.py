@@ -15,9 +15,9 @@ from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RecipeError
 from rosewood.perturbations.synonym_hull import HullClimber, Mixture, SynonymHull, choice_weights
 from rosewood.protocol import Output
-from rosewood.recipe import load_recipe
+from rosewood.training.trainer import RobustTrainer
 from slow_methods import PaddedData
-from tiny import Recording, TinyData, arguments, tiny_bert
+from tiny import TinyData, arguments, tiny_bert
 from tiny_substitutes import Substituted
 
 DATA = Substituted(PaddedData())
@@ -259,4 +259,4 @@ def test_all_weight_on_one_substitute_is_the_text_that_has_it(architecture: Any,
 
 def test_training_data_without_substitutes_are_refused(tmp_path: Any) -> None:
     with pytest.raises(RecipeError, match=r"replaces words.*with_substitutes"):
-        Recording(model=tiny_bert(), args=arguments(tmp_path), train_dataset=TinyData(), recipe=load_recipe("adv-base"))
+        RobustTrainer(model=tiny_bert(), args=arguments(tmp_path), train_dataset=TinyData(), recipe="adv-base")

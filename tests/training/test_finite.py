@@ -15,7 +15,7 @@ from rosewood.errors import RunError
 from rosewood.objectives import consistency
 from rosewood.recipe import recipe_names
 from rosewood.training.trainer import RobustTrainer
-from tiny import TinyData, arguments, differing, tiny_bert, weights
+from tiny import Recording, TinyData, arguments, differing, tiny_bert, weights
 from two_processes import in_two_processes
 
 BAD_STEP = 3
@@ -23,7 +23,7 @@ STEPS = 8  # LP-FT's second stage begins with the fifth
 NAN = float("nan")
 
 
-class Poisoned(RobustTrainer):
+class Poisoned(Recording):
     """A trainer whose model yields NaN in some steps, counted from 1."""
 
     bad_steps: tuple[int, ...] = (BAD_STEP,)

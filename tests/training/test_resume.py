@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from rosewood.recipe import load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer
-from tiny import TinyData, arguments, differing, tiny_bert, trained, weights
+from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 
 
 class Stop(TrainerCallback):
@@ -25,7 +25,7 @@ class Stop(TrainerCallback):
 
 
 def interrupted(recipe: Any, directory: Path, stop: int, data: Any, **settings: Any) -> None:
-    trainer = RobustTrainer(
+    trainer = Recording(
         model=tiny_bert(dtype=torch.float32),
         args=arguments(directory, save_strategy="steps", **settings),
         train_dataset=data,
