@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
 from rosewood.training.trainer import RobustTrainer
-from tiny_substitutes import Substituted, needs_substitutes, quick
+from tiny_substitutes import Substituted, quick
 
 VOCABULARY = 50
 
@@ -91,7 +91,7 @@ class Recording(RobustTrainer):
 
     def __init__(self, *args: Any, recipe: Any, train_dataset: Any, **kwargs: Any) -> None:
         recipe = quick(recipe)
-        data = Substituted(train_dataset) if needs_substitutes(recipe) else train_dataset
+        data = Substituted(train_dataset) if recipe.needs_substitutes() else train_dataset
         super().__init__(*args, recipe=recipe, train_dataset=data, **kwargs)
         self.micro_batches: list[tuple[Tensor, dict[str, Tensor]]] = []
         self.masks: list[dict[str, Any]] = []

@@ -12,10 +12,6 @@ from rosewood.recipe import Recipe, load_recipe
 VOCABULARY = 50  # that of tiny.py, which imports this file
 
 
-def needs_substitutes(recipe: Recipe) -> bool:
-    return any(s.perturbation is not None and s.perturbation.needs_substitutes for s in recipe.all_stages())
-
-
 def quick(recipe: Any) -> Recipe:
     """The recipe with two steps up the hull instead of ten: what tests of whole recipes show does not depend on it."""
     loaded = load_recipe(recipe)

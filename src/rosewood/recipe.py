@@ -91,7 +91,9 @@ class Recipe:
 
     def needs_substitutes(self) -> bool:
         """Whether some stage replaces words, so that the data must say by which."""
-        return any(stage.perturbation is not None and stage.perturbation.needs_substitutes for stage in self.all_stages())
+        return any(
+            stage.perturbation is not None and stage.perturbation.needs_substitutes for stage in self.all_stages()
+        )
 
     def cost(self) -> Cost:
         """Passes per micro-batch of the main stage."""
