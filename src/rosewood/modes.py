@@ -11,6 +11,7 @@ from torch import nn
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Inside, the model is in evaluation mode; afterwards each module is in the mode that it had."""
+    # Module by module: a linear probe keeps its encoder in eval mode while the head trains.
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -52,7 +51,7 @@ class Scorer:
         self.classes = cast(int, model.config.num_labels)
 
     def batches(self, texts: Sequence[Row]) -> Iterator[Scored]:
-        """Score the texts batch by batch, in the mode the model is in: see `evaluating`."""
+        """Score the texts batch by batch, in the mode the model is in: see `modes.evaluating`."""
         if not texts:
             return
         encoded = self._encode(texts)
@@ -92,19 +91,6 @@ class Scorer:
         if not np.isfinite(logits).all():
             raise RunError("the model gives scores that are not finite numbers; its training has likely diverged.")
         return logits
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Switch dropout off meanwhile, and put back the mode of every module."""
-    # Module by module: a linear probe keeps its encoder in eval mode while the head trains.
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:

@@ -43,10 +43,11 @@ class SynonymHull(Perturbation):
     e is what the embedding module makes of a token in its place (`at="encoder"`, as the papers' code), with a dropout
     of its own for each choice in the pass that trains, or the plain word vector (`at="words"`).
 
-    The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon`, `exact_case`,
-    `slots` and `pieces` say which: `counter-fitted`, `wordnet`, `roget` or a JSON file; RIFT's code looks words up as
-    they are written, so that capitalised ones have no substitutes (`exact_case`); a word has at most `slots` choices;
-    `pieces="single"` has only words and substitutes of one token, "equal" those of equally many, "any" all of them.
+    The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon` names them:
+    `counter-fitted`, `wordnet`, `roget` or a JSON file (none: counter-fitted where the data folder has it, as in the
+    papers, otherwise roget). RIFT's code looks words up as they are written, so that capitalised ones have no
+    substitutes (`exact_case`). A word has at most `slots` choices, itself included. `pieces="single"` has only words
+    and substitutes of one token, as that code, "equal" those of equally many, "any" all of them.
 
     Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
     which texts share a batch. All tokens of a word share its weights.
@@ -61,7 +62,7 @@ class SynonymHull(Perturbation):
     entropy_weight: Annotated[float, Field(ge=0)] = 15.0
     entropy_norm: Literal["constant", "mean"] = "constant"
     at: Place = "encoder"
-    lexicon: str = "counter-fitted"
+    lexicon: str | None = None
     exact_case: bool = False
     slots: Annotated[int, Field(ge=2)] = 10
     pieces: Pieces = "any"

@@ -17,9 +17,10 @@ from rosewood.attacks.search.attempt import Attempt, key
 from rosewood.attacks.search.engine import run
 from rosewood.attacks.search.resources import Resources
 from rosewood.data.words import Words
+from rosewood.modes import evaluating
 from rosewood.protocol import Attack
 from rosewood.results import AttackedExample
-from rosewood.scoring import Scorer, evaluating
+from rosewood.scoring import Scorer
 
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8

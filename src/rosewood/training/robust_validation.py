@@ -1,0 +1,51 @@
+"""Robust accuracy on validation data, measured after every epoch, so that the most robust weights can be kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase, TrainerCallback
+
+from rosewood.attacks.search.estimate import robust_accuracy
+from rosewood.data.lexicon import Lexicon
+from rosewood.protocol import Attack
+
+METRIC = "eval_robust_accuracy"
+
+
+class RobustValidation(TrainerCallback):
+    """Adds `eval_robust_accuracy` to every evaluation: the share of examples that stay right under an attack.
+
+    The examples are the same ones every time. The search has random numbers of its own, so that training goes on as
+    it would without it.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        tokenizer: PreTrainedTokenizerBase,
+        attack: Attack,
+        lexicon: Lexicon | None,
+        examples: int,
+        max_length: int,
+    ) -> None:
+        self._data, self._tokenizer, self._attack, self._lexicon = data, tokenizer, attack, lexicon
+        self._examples, self._max_length = examples, max_length
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        metrics: dict[str, float] = kwargs["metrics"]
+        with torch.random.fork_rng():
+            summary = robust_accuracy(
+                kwargs["model"],
+                self._tokenizer,
+                self._data,
+                self._attack,
+                examples=self._examples,
+                lexicon=self._lexicon,
+                max_length=self._max_length,
+                progress=False,
+            )
+        metrics[METRIC] = summary.robust_accuracy
+        state.log_history[-1][METRIC] = summary.robust_accuracy
