@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rosewood.attacks.search.estimate import robust_accuracy
     from rosewood.attacks.search.run import attack
+    from rosewood.data.alignment import with_substitutes
     from rosewood.data.lexicon import Lexicon
     from rosewood.data.suites import Suite, load_suite
+    from rosewood.data.surface import Substituting
     from rosewood.data.tasks import Task, load_task
     from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.suite import evaluate
@@ -25,6 +27,7 @@ _HOMES = {
     "RobustTrainer": "rosewood.training.trainer",
     "RosewoodError": "rosewood.errors",
     "RunError": "rosewood.errors",
+    "Substituting": "rosewood.data.surface",
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.search.run",
@@ -33,6 +36,7 @@ _HOMES = {
     "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
     "robust_accuracy": "rosewood.attacks.search.estimate",
+    "with_substitutes": "rosewood.data.alignment",
 }
 
 __all__ = [
@@ -43,6 +47,7 @@ __all__ = [
     "RobustTrainer",
     "RosewoodError",
     "RunError",
+    "Substituting",
     "Suite",
     "Task",
     "attack",
@@ -51,6 +56,7 @@ __all__ = [
     "load_suite",
     "load_task",
     "robust_accuracy",
+    "with_substitutes",
 ]
 
 

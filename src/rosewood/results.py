@@ -246,6 +246,8 @@ class RunInfo(_Result):
     validation_size: Count
     max_length: Count
     early_stopping: Count | None = None
+    select_by: str | None = None  # the attack under which the best epoch is chosen; None: plain accuracy
+    select_examples: Count = 100
     max_skipped_steps: Count = 10
     lora: Lora | None = None  # None: every weight is trained
     training_arguments: dict[str, Any]
@@ -265,6 +267,7 @@ class Metrics(_Result):
     train_loss: float
     validation_accuracy: Share | None
     validation_loss: float | None
+    robust_validation_accuracy: Share | None = None  # where an attack chose the epoch
 
 
 class AveragedRun(_Part):

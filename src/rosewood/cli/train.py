@@ -27,6 +27,8 @@ EXAMPLES = """
 
   rosewood train --recipe rose-ensemble --task reviews --lora-rank 8
 
+  rosewood train --recipe rift --task sst2 --data-dir $ROSEWOOD_DATA --select-by pwws --early-stopping 3
+
   rosewood train --output runs/rose --resume
 """
 DATA = "Data"
@@ -92,6 +94,16 @@ def train(
         min=1,
         help="Stop after this many epochs without better validation accuracy, keep the best.",
         rich_help_panel=TRAINING,
+    ),
+    select_by: str | None = typer.Option(
+        None,
+        metavar="ATTACK",
+        help="Keep the epoch that is most accurate under this attack on validation data: pwws, typos.",
+        show_default="the last epoch, or --early-stopping's",
+        rich_help_panel=TRAINING,
+    ),
+    select_examples: int = typer.Option(
+        100, min=1, help="Validation examples that --select-by attacks.", rich_help_panel=TRAINING
     ),
     max_skipped_steps: int = typer.Option(
         10,
@@ -159,6 +171,8 @@ def train(
                 max_length=max_length,
                 seed=seed,
                 early_stopping=early_stopping,
+                select_by=select_by,
+                select_examples=select_examples,
                 max_skipped_steps=max_skipped_steps,
                 lora=_lora(lora_rank, lora_alpha, lora_dropout, lora_targets),
                 arguments=arguments,

@@ -35,6 +35,7 @@ from transformers.trainer_utils import TrainOutput
 from transformers.training_args import ParallelMode
 from transformers.utils.logging import disable_progress_bar
 
+from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.data.tokenize import tokenize
@@ -48,6 +49,8 @@ from rosewood.training.full_disk import explained
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.progress import TrainingProgress
+from rosewood.training.robust_validation import METRIC, RobustValidation
+from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
 from rosewood.training_settings import check_training
@@ -76,6 +79,8 @@ class Plan:
     max_length: int = 128
     seed: int = 0
     early_stopping: int | None = None
+    select_by: str | None = None
+    select_examples: int = 100
     max_skipped_steps: int = 10
     lora: Lora | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -91,10 +96,10 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
     if is_first():
         _check_room(output, overwrite)
-    data = _load_data(plan)
+    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
     existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
     try:
-        trainer = _trainer(plan, data, output, minutes_per_checkpoint)
+        trainer = _trainer(plan, data, words, output, minutes_per_checkpoint)
     except BaseException:
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
@@ -105,7 +110,7 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
         output.mkdir(parents=True, exist_ok=True)
         plan.recipe.save(output / "recipe.yaml")
         (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
-    return _train(trainer, _describe(plan, data), output)
+    return _train(trainer, _describe(plan, data, words), output)
 
 
 def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_code: str | None = None) -> RunInfo:
@@ -124,18 +129,21 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_c
         max_length=info.max_length,
         seed=info.seed,
         early_stopping=info.early_stopping,
+        select_by=info.select_by,
+        select_examples=info.select_examples,
         max_skipped_steps=info.max_skipped_steps,
         lora=info.lora,
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
     )
-    data = _load_data(plan)
-    changed = [split for split, rows in data.items() if fingerprint(rows) != info.fingerprints.get(split)]
+    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    found = _fingerprints(data, words)
+    changed = [name for name, value in found.items() if value != info.fingerprints.get(name)]
     if changed:
         raise RunError(
             f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
         )
-    return _train(_trainer(plan, data, output, minutes_per_checkpoint), info, output, resume=True)
+    return _train(_trainer(plan, data, words, output, minutes_per_checkpoint), info, output, resume=True)
 
 
 def finish_run(plan: Plan, output: Path) -> RunInfo:
@@ -179,15 +187,22 @@ def _load_data(plan: Plan) -> dict[str, Dataset]:
     data = {"train": load_split(plan.task, "train", plan.data_dir, plan.train_size, plan.seed)}
     if "validation" in plan.task.splits:
         data["validation"] = load_split(plan.task, "validation", plan.data_dir, plan.validation_size, seed=0)
-    elif plan.early_stopping is not None:
-        raise RunError(f"early stopping needs a validation split, which task {plan.task.name} does not have")
+    elif plan.early_stopping is not None or plan.select_by is not None:
+        what = "early stopping" if plan.early_stopping is not None else "selecting the best epoch"
+        raise RunError(f"{what} needs a validation split, which task {plan.task.name} does not have")
     return data
 
 
-def _describe(plan: Plan, data: dict[str, Dataset]) -> RunInfo:
+def _fingerprints(data: dict[str, Dataset], words: Substitution | None) -> dict[str, str]:
+    """Hashes of all that a run learns from."""
+    found = {split: fingerprint(rows) for split, rows in data.items()}
+    return found if words is None else found | {"lexicon": words.lexicon.fingerprint}
+
+
+def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) -> RunInfo:
     return RunInfo(
         **_settings(plan),
-        fingerprints={split: fingerprint(rows) for split, rows in data.items()},
+        fingerprints=_fingerprints(data, words),
         command=shlex.join(["rosewood", *sys.argv[1:]]),
     )
 
@@ -204,6 +219,8 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "validation_size": plan.validation_size,
         "max_length": plan.max_length,
         "early_stopping": plan.early_stopping,
+        "select_by": plan.select_by,
+        "select_examples": plan.select_examples,
         "max_skipped_steps": plan.max_skipped_steps,
         "lora": plan.lora,
         "training_arguments": plan.training_arguments(),
@@ -215,7 +232,9 @@ def _task_yaml(task: Task) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
-def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float) -> RobustTrainer:
+def _trainer(
+    plan: Plan, data: dict[str, Dataset], words: Substitution | None, output: Path, minutes: float
+) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     trusted = plan.trust_remote_code == plan.model
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora)
@@ -223,7 +242,14 @@ def _trainer(plan: Plan, data: dict[str, Dataset], output: Path, minutes: float)
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
+    if words is not None:
+        encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
     stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
+    if plan.select_by is not None:
+        # Before early stopping, which looks at what it adds.
+        attack, lexicon = choose_attack(plan.select_by), None if words is None else words.lexicon
+        examples = (data["validation"], tokenizer, attack, lexicon, plan.select_examples, plan.max_length)
+        stopping.insert(0, RobustValidation(*examples))
     arguments = _arguments(plan, output, has_validation="validation" in data)
     if arguments.fsdp and arguments.parallel_mode != ParallelMode.DISTRIBUTED:
         raise RunError(
@@ -289,11 +315,11 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
     settings = check_training(plan.training_arguments())
     if has_validation:
         settings = {"eval_strategy": "epoch"} | settings
-    if plan.early_stopping is not None:
+    if plan.early_stopping is not None or plan.select_by is not None:
         settings |= {
             "save_strategy": "epoch",
             "load_best_model_at_end": True,
-            "metric_for_best_model": "accuracy",
+            "metric_for_best_model": "accuracy" if plan.select_by is None else METRIC,
             "greater_is_better": True,
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
@@ -323,6 +349,7 @@ def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> No
         train_loss=train_loss,
         validation_accuracy=final.get("eval_accuracy"),
         validation_loss=final.get("eval_loss"),
+        robust_validation_accuracy=final.get(METRIC),
     )
     if is_first():
         metrics.save(output / "metrics.json")

@@ -1,0 +1,62 @@
+"""Which words of the training texts may be replaced, and by which: what a run needs to know of a lexicon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datasets import Dataset, concatenate_datasets
+from transformers import PreTrainedTokenizerBase
+
+from rosewood.attacks.search.prepare import choose_attack
+from rosewood.attacks.search.resources import Resources
+from rosewood.data.alignment import with_substitutes
+from rosewood.data.lexicon import Lexicon
+from rosewood.data.surface import Substituting
+from rosewood.data.tasks import Task
+from rosewood.errors import RunError
+from rosewood.perturbations.synonym_hull import SynonymHull
+from rosewood.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """The lexicon of a run, and the perturbation that replaces words in training, if there is one."""
+
+    lexicon: Lexicon
+    hull: SynonymHull | None = None
+
+    @classmethod
+    def of(cls, recipe: Recipe, select_by: str | None, data_dir: str | None) -> Substitution | None:
+        """What a recipe, or the attack that selects the best epoch, needs; None if neither replaces words."""
+        perturbations = [stage.perturbation for stage in recipe.all_stages()]
+        hull = next((each for each in perturbations if isinstance(each, SynonymHull)), None)
+        attack = None if select_by is None else choose_attack(select_by)
+        attack_replaces = attack is not None and "lexicon" in attack.needs()
+        if hull is None and not attack_replaces:
+            words = None
+        else:
+            words = cls(Lexicon.named(None if hull is None else hull.lexicon, data_dir), hull)
+        if attack is not None:
+            problems = attack.lacks(Resources(None if words is None else words.lexicon))
+            if problems:
+                raise RunError(f"{select_by} cannot select the best epoch: {' '.join(problems)}. pwws and typos can.")
+        return words
+
+    def aligned(
+        self, encoded: Dataset, rows: Dataset, task: Task, tokenizer: PreTrainedTokenizerBase, max_length: int
+    ) -> Dataset:
+        """The tokenized texts with their substitutes, where the recipe replaces words."""
+        if self.hull is None:
+            return encoded
+        texts = rows.select_columns(task.text)
+        surface = Substituting(self.lexicon, self.hull.exact_case).surface
+        found = with_substitutes(
+            concatenate_datasets([encoded, texts], axis=1),
+            tokenizer,
+            surface,
+            task.text,
+            max_length=max_length,
+            slots=self.hull.slots,
+            pieces=self.hull.pieces,
+        )
+        return found.remove_columns(task.text)
