@@ -14,6 +14,7 @@ COMPONENTS = (
     *("flat", "importance", "order_statistics", "processes", "shards"),
     *("draws", "modes", "sites", "sixteen_bits", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
+    *("attached", "feature_file", "lent_weights", "summary_vectors"),
 )
 # From the top down; a module may import whatever stands in a lower row.
 LAYERS: list[tuple[str, ...]] = [

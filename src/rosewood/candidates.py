@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 
 from torch import Tensor, nn
 
+from rosewood.attached import is_attached
 from rosewood.errors import RecipeError
 from rosewood.protocol import Masks
 
@@ -35,7 +36,8 @@ def candidate_names(model: nn.Module, pattern: str | None = None, biases: bool =
     Child-Tuning's and RoAST's with them ("layer" in the name). Unlike those, it also works where blocks are called
     otherwise, and leaves out embeddings, pooler, final norm and head.
     """
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    named = model.named_parameters()
+    names = [name for name, parameter in named if parameter.requires_grad and not is_attached(name)]
     if pattern is not None:
         try:
             chosen = [name for name in names if re.search(pattern, name)]

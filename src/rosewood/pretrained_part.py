@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from rosewood.adapters import encoder, low_rank_changes
+from rosewood.attached import is_attached
 from rosewood.errors import RunError
 from rosewood.protocol import Run, Tether, stacked_norms
 from rosewood.shards import divided
@@ -22,7 +23,7 @@ def pretrained_names(model: nn.Module) -> list[str]:
     below = encoder(model)
     inside = {id(parameter) for parameter in (model if below is None else below).parameters()}
     factors = {name for change in low_rank_changes(model) for name in change.factors}
-    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad and not is_attached(name)]
     return [name for name, p in trainable if id(p) in inside and name not in factors]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -41,6 +41,34 @@ def from_all(value: Value) -> list[Value]:
     values: list[Value] = [value] * distributed.get_world_size()
     distributed.all_gather_object(values, value)
     return values
+
+
+def gathered(own: Tensor) -> Tensor:
+    """The rows of all processes, by rank; how many rows there are may differ.
+
+    Every process is to compute the same loss from them. Its gradient reaches the own rows only, times the number of
+    processes, so that the mean of the gradients over processes is the gradient of that loss.
+    """
+    rows: Tensor = _Gathered.apply(own) if together() else own
+    return rows
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor) -> Tensor:
+        count = torch.tensor(len(own), device=own.device)
+        counts = [torch.zeros_like(count) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(counts, count)
+        ctx.lengths = [int(length) for length in counts]
+        padded = own.new_zeros(max(ctx.lengths), *own.shape[1:])
+        padded[: len(own)] = own
+        found = [torch.empty_like(padded) for _ in ctx.lengths]
+        distributed.all_gather(found, padded)
+        return torch.cat([rows[:length] for rows, length in zip(found, ctx.lengths, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0].split(ctx.lengths)[distributed.get_rank()] * len(ctx.lengths)
 
 
 def average_(tensors: Sequence[Tensor]) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from rosewood.attached import is_attached
 from rosewood.data.words import WORD
 from rosewood.shards import norms, whole
 
@@ -36,6 +38,7 @@ class Output(NamedTuple):
     logits: Tensor  # None where a model has none (question answering), which only plain cross-entropy allows
     counted: Tensor | None = None  # (batch, tokens): whether a token's prediction is in the loss; None: examples count
     real: Tensor | None = None  # (batch, tokens): whether a token is no padding
+    features: Tensor | None = None  # (batch, width): a vector an example, if a tether watches for them
 
     def predictions(self) -> Tensor:
         """The logits of what is counted, `(predictions, ..., classes)`.
@@ -73,7 +76,8 @@ class Pass(NamedTuple):
 
     `clean` holds the outputs of passes over the undisturbed batch, which differ by dropout only. `leaves` are
     tensors whose gradients the objective wants back. `isolated` asks for the weights' gradients of this pass alone.
-    `complete` says that no later pass of this batch adds another weighted term.
+    `complete` says that no later pass of this batch adds another weighted term. `perturbed` is the output for the
+    disturbed input, and `again` runs that input, or else the clean one, once more with fresh dropout.
     """
 
     terms: list[Term]
@@ -81,6 +85,8 @@ class Pass(NamedTuple):
     leaves: Sequence[Tensor] = ()
     isolated: bool = False
     complete: bool = True
+    perturbed: Output | None = None
+    again: Callable[[], Output] | None = None
 
 
 class Feedback(NamedTuple):
@@ -113,6 +119,7 @@ class Run:
 
     `pretrained` holds the weights the model had when the trainer got it, by name; it exists if a component of the
     recipe asks for it. `loss_scale` multiplies a loss as fp16 needs it, for `slopes`; no other precision has one.
+    `folder` is a place for files that a resumed run finds again.
     """
 
     model: nn.Module
@@ -121,9 +128,12 @@ class Run:
     seed: int = 0
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
     loss_scale: Callable[[Tensor], Tensor] | None = None
+    folder: Path | None = None
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        """The parameters of the model that may move; modules trained beside it are not part of it."""
+        named = self.model.named_parameters()
+        return {name: p for name, p in named if p.requires_grad and not is_attached(name)}
 
     def generator(self, *key: int | str) -> torch.Generator:
         """Random numbers that depend on seed and key alone: equal on all processes and after a resume.
@@ -231,14 +241,15 @@ class Perturber(Stateful):
         raise NotImplementedError
 
     def again(self, call: Call, batch: Batch) -> Output:
-        """Run it once more on the version that `view` has found, with fresh dropout."""
-        raise NotImplementedError(f"{self.name} does not keep the version that it has found")
+        """Run the model once more, with fresh dropout, on the disturbed version that `view` made last."""
+        raise NotImplementedError(f"perturbation {self.name} cannot repeat its last view, so it is not `repeatable`")
 
 
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
 
     needs_substitutes: ClassVar[bool] = False  # whether batches must have `rosewood.data.alignment.SUBSTITUTES`
+    repeatable: ClassVar[bool] = False  # whether its Perturber has `again`
 
     def start(self, run: Run) -> Perturber:
         raise NotImplementedError
@@ -246,6 +257,10 @@ class Perturbation(Component):
 
 class Tether(Stateful):
     """The runtime of an anchor."""
+
+    def watching(self, call: Call) -> Call:
+        """The call of a micro-batch, made to give features in its outputs if this anchor looks at them."""
+        return call
 
     def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
         """Terms of this batch, for a pass that has clean outputs."""
@@ -275,6 +290,14 @@ class Anchor(Component):
     needs_pretrained: ClassVar[bool] = False
     changes_weights: ClassVar[bool] = False  # whether `around` and `pull_back` do something
     weight_terms: ClassVar[bool] = False  # whether its terms depend on the weights alone
+
+    def batch_order(self) -> Literal["stratified", "one_class"] | None:
+        """How the classes are to be spread over the batches; None if that does not matter."""
+        return None
+
+    def modules(self, model: nn.Module, seed: int) -> nn.Module | None:
+        """What is trained beside the model and no part of it afterwards; `rosewood.attached` says where it is found."""
+        return None
 
     def start(self, run: Run) -> Tether:
         raise NotImplementedError

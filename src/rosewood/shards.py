@@ -38,6 +38,16 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def whole_beside(tensor: Tensor) -> Tensor:
+    """All of it, for a module that no forward of FSDP2 runs; gradients, each process's own, are averaged on the way."""
+    if not isinstance(tensor, DTensor):
+        return tensor
+    count = tensor.device_mesh.size()
+    full = tensor.full_tensor(grad_placements=[Partial()] * tensor.device_mesh.ndim)
+    full.register_hook(lambda gradient: gradient / count)
+    return full
+
+
 def cut(full: Tensor, like: Tensor) -> Tensor:
     """This process's part of a tensor that all have, as `like` is divided; a view. Axes to be expanded stay."""
     if not isinstance(like, DTensor):

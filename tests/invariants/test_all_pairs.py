@@ -23,6 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "consistency": {"divergence_weight": 1.0},
     "rose": {"order": "ensemble"},
     "l2_sp": {"weight": 0.1},
+    "informative": {"weight": 1.0, "own_pass": False},
 }
 
 # (first, second): words that the refusal must contain beside both names.
@@ -35,6 +36,8 @@ REFUSED: dict[tuple[str, str], str] = {
     ("adversarial_path", "weight_ascent"): "needs perturbation embedding_ascent",
     ("adversarial_path", "rose"): "looks at a pass over the clean input",
     ("adversarial_path", "bregman"): "looks at a pass over the clean input",
+    ("adversarial_path", "informative"): "looks at a pass over the clean input",
+    ("linear_probe", "informative"): "acts on the features of the encoder",
     ("linear_probe", "l2_sp"): "acts on the weights of the encoder",
     ("linear_probe", "mixout"): "acts on the weights of the encoder",
 }

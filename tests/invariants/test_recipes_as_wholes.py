@@ -14,6 +14,7 @@ from tiny import Recording, TinyData, tiny_bert, trained, weights
 # Recipes whose step depends on the micro-batch by design (see the recipe's deviations).
 PER_MICRO_BATCH: set[str] = {
     "advweight",  # each micro-batch ascends by its own gradient
+    "informative",  # examples are compared within their micro-batch
     "mixout",  # each micro-batch draws its own mask
     "adv-mixout",  # likewise
 }

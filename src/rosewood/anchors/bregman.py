@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,8 +11,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.divergence import divergence_problems, symmetric_kl
+from rosewood.lent_weights import LentWeights
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
-from rosewood.shards import cut, parts, replaced, whole
+from rosewood.shards import cut, parts, whole
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -68,24 +68,13 @@ class BregmanTether(Tether):
     def __init__(self, settings: Bregman, run: Run) -> None:
         self._settings = settings
         self._model = run.model
-        self._modules = list(run.model.modules())
         self._student = run.trainable()
+        self._teacher = LentWeights(run.model, list(self._student.values()))
         self._averages = {name: p.detach().clone() for name, p in self._student.items()}
 
-    @contextmanager
-    def _teaching(self) -> Iterator[None]:
-        """Inside, the model is the teacher."""
-        modes = [module.training for module in self._modules]
-        self._model.train(self._settings.teacher_mode == "train")
-        try:
-            with replaced(self._model, list(self._student.values()), parts(self._averages.values())):
-                yield
-        finally:
-            for module, mode in zip(self._modules, modes, strict=True):
-                module.training = mode
-
     def terms(self, call: Call, batch: Batch, result: Pass, at: Progress) -> list[Term]:
-        with torch.no_grad(), self._teaching():
+        averages = list(self._averages.values())
+        with torch.no_grad(), self._teacher.lent(averages, training=self._settings.teacher_mode == "train"):
             target = call(batch, model=self._model).predictions()
         return [Term("bregman", symmetric_kl(result.clean[0].predictions(), target), self._settings.weight)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -65,13 +66,14 @@ class Consistency(Objective):
             call = Replay(call, batch)
         clean = call(batch)
         if not self._looks_at_perturbed:
-            yield Pass([self._cross_entropy(clean, None)], [clean])
+            yield Pass([self._cross_entropy(clean, None)], [clean], again=partial(call, batch))
         elif isinstance(perturb, WeightAscender):
             yield from self._at_other_weights(call, batch, clean, perturb, at)
         else:
             other = perturb.view(call, batch, clean)
             terms = [self._cross_entropy(clean, other), *self._divergences(clean, other, perturb, at)]
-            yield Pass(terms, [clean, other] if isinstance(perturb, SecondPass) else [clean])
+            views = [clean, other] if isinstance(perturb, SecondPass) else [clean]
+            yield Pass(terms, views, perturbed=other, again=partial(perturb.again, call, batch))
 
     def _at_other_weights(
         self, call: Call, batch: Batch, clean: Output, perturb: WeightAscender, at: Progress

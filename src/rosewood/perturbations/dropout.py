@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Dropout(Perturbation):
     """The same input once more; the two passes differ by the model's own dropout (R-Drop, Liang et al., 2021)."""
 
+    repeatable = True
+
     def cost(self, stage: Stage) -> Cost:
         return Cost(forward=1)
 
@@ -43,4 +45,7 @@ class SecondPass(Perturber):
     """Runs the model again; what comes out is as clean as the first pass."""
 
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+        return call(batch)
+
+    def again(self, call: Call, batch: Batch) -> Output:
         return call(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -75,11 +76,13 @@ class Engine:
         pretrained: Mapping[str, Tensor],
         backward: Callable[[Tensor], None],
         scale: Callable[[Tensor], Tensor] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._model = model
         self._seed = seed
         self._pretrained = pretrained
         self._backward, self._scale = backward, scale
+        self._folder = folder
         self._plan: list[tuple[Stage, int, int]] = []
         done, share = 0, 0.0
         for stage in recipe.all_stages():
@@ -115,7 +118,7 @@ class Engine:
 
     def _start(self, index: int) -> StageRun:
         stage, first, steps = self._plan[index]
-        run = Run(self._model, steps, stage, self._seed, self._pretrained, self._scale)
+        run = Run(self._model, steps, stage, self._seed, self._pretrained, self._scale, self._folder)
         perturber = None if stage.perturbation is None else stage.perturbation.start(run)
         tethers = [anchor.start(run) for anchor in stage.anchors]
         return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)
@@ -149,6 +152,8 @@ class Engine:
             self._gradients.clear()
             self._sums = {}
         last = moment.micro_batch + 1 == moment.micro_batches
+        for tether in run.tethers:
+            call = tether.watching(call)
         changing = [t for t, anchor in zip(run.tethers, run.stage.anchors, strict=True) if anchor.changes_weights]
         with ExitStack() as stack:
             for tether in changing:

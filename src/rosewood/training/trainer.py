@@ -18,11 +18,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import get_scheduler
 
+from rosewood.attached import attach, detach
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
-from rosewood.errors import RunError
+from rosewood.errors import RecipeError, RunError
 from rosewood.predictions import Predictions
 from rosewood.processes import average_
-from rosewood.protocol import Batch, Call, Output
+from rosewood.protocol import Anchor, Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.shards import whole
 from rosewood.training.arguments import (
@@ -35,11 +36,14 @@ from rosewood.training.arguments import (
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
+from rosewood.training.class_batches import ClassSampler, class_labels
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
+
+OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
 
 
 class RobustTrainer(CheckpointedTrainer):
@@ -71,6 +75,12 @@ class RobustTrainer(CheckpointedTrainer):
         writes = history_file is not None and self.is_world_process_zero()
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
         self._pretrained = self._snapshot()
+        self._beside = self._modules_beside()
+        if self._beside and self.optimizer is not None:
+            raise RecipeError(
+                f"recipe {self.recipe.name} trains modules beside the model, which the given optimiser does not know: "
+                "leave out `optimizers` (optimizer_cls_and_kwargs may name another one)"
+            )
         self._engine: Engine | None = None
         self._micro_batch = 0
         self._grad_norm: Tensor | None = None
@@ -103,8 +113,7 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _snapshot(self) -> dict[str, Tensor]:
         """The weights as they came, before a resumed run replaces them; only if an anchor looks at them."""
-        anchors = [anchor for stage in self.recipe.all_stages() for anchor in stage.anchors]
-        if not any(anchor.needs_pretrained for anchor in anchors):
+        if not any(anchor.needs_pretrained for anchor in self._anchors()):
             return {}
         return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
 
@@ -113,7 +122,17 @@ class RobustTrainer(CheckpointedTrainer):
         if hasattr(self, "_pretrained"):  # not yet during __init__, which takes its own
             self.model = model
             self._pretrained = self._snapshot()
+            self._beside = self._modules_beside()
+            attach(model, self._beside)
         return model
+
+    def _anchors(self) -> list[Anchor]:
+        return [anchor for stage in self.recipe.all_stages() for anchor in stage.anchors]
+
+    def _modules_beside(self) -> dict[str, nn.Module]:
+        """New modules that anchors want trained beside the model; stages share those of the same anchor."""
+        wanted = [(anchor.name, anchor.modules(self.model, self.args.seed)) for anchor in self._anchors()]
+        return {name: module for name, module in wanted if module is not None}
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
@@ -158,6 +177,7 @@ class RobustTrainer(CheckpointedTrainer):
             self._pretrained,
             self._backward,
             None if self.accelerator.scaler is None else self.accelerator.scaler.scale,
+            Path(self.args.output_dir or ".") / OWN_FOLDER,
         )
         self._micro_batch = 0
         self._predictions = Predictions(self.model)
@@ -173,10 +193,15 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler | None:
         dataset: Any = self.train_dataset  # the argument has lost the columns that the model does not take
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        for anchor in self._anchors():
+            order = anchor.batch_order()
+            if order is not None:
+                labels = class_labels(dataset, f"anchor {anchor.name}")
+                return ClassSampler(labels, order, self.args.train_batch_size, seed)
         if self.args.train_sampling_strategy == "group_by_length" and "length" in getattr(dataset, "column_names", ()):
             # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
             batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-            seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
             return LengthGroupedSampler(dataset["length"], batch, seed)
         return super()._get_train_sampler(train_dataset)
 
@@ -359,7 +384,11 @@ class RobustTrainer(CheckpointedTrainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         self._skipped.reset()
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        attach(self.model, self._beside)
+        try:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        finally:
+            detach(self.model)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         self._unlogged += self.history.flush()  # a killed process resumes from here

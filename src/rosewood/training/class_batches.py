@@ -1,0 +1,91 @@
+"""Batches with a say in which classes they hold, in an order that depends on seed and epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from rosewood.errors import RunError
+
+LABEL_COLUMNS = ("labels", "label", "label_ids")  # what the Trainer's collators take for labels
+
+
+class ClassSampler(Sampler[int]):
+    """Shuffles, then spreads the classes evenly (`stratified`) or keeps them apart (`one_class`).
+
+    Stratified, every stretch of the order has the classes in the proportions of the data, up to rounding, and exactly
+    where they are equally frequent; so it does not matter how batches are cut or dealt out to processes. Kept apart,
+    every batch has one class, until at the end the examples that fill no batch come mixed. Either way each example
+    comes once an epoch.
+    """
+
+    def __init__(
+        self, labels: Sequence[int] | Tensor, order: Literal["stratified", "one_class"], batch_size: int, seed: int
+    ) -> None:
+        self._labels = torch.as_tensor(labels)
+        self._order, self._batch_size, self._seed = order, batch_size, seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
+        shuffled = torch.randperm(len(self), generator=generator)
+        arranged = self._spread(shuffled) if self._order == "stratified" else self._apart(shuffled, generator)
+        return iter(arranged.tolist())
+
+    def _spread(self, shuffled: Tensor) -> Tensor:
+        """Example k of the n of its class stands at (k + 1/2) / n of the way."""
+        places = torch.empty(len(shuffled), dtype=torch.float64)
+        for group in self._groups(shuffled):
+            places[group] = (torch.arange(len(group), dtype=torch.float64) + 0.5) / len(group)
+        return shuffled[places.argsort(stable=True)]
+
+    def _apart(self, shuffled: Tensor, generator: torch.Generator) -> Tensor:
+        batches = [shuffled[batch] for group in self._groups(shuffled) for batch in group.split(self._batch_size)]
+        full = [batch for batch in batches if len(batch) == self._batch_size]
+        order = torch.randperm(len(full), generator=generator).tolist()
+        rest = torch.cat([shuffled[:0], *(batch for batch in batches if len(batch) < self._batch_size)])
+        rest = rest[torch.randperm(len(rest), generator=generator)]
+        return torch.cat([*(full[i] for i in order), rest])
+
+    def _groups(self, shuffled: Tensor) -> list[Tensor]:
+        """Where the examples of each class stand."""
+        labels = self._labels[shuffled]
+        return [(labels == label).nonzero().flatten() for label in labels.unique()]
+
+
+def class_labels(dataset: Any, user: str) -> Tensor:
+    """The class of every example; `user` is who needs to know."""
+    labels = _column(dataset)
+    try:
+        found = torch.as_tensor([int(label) if float(label) == int(label) else -1 for label in labels or ()])
+    except (TypeError, ValueError):
+        found = torch.tensor([-1])
+    if not len(found) or int(found.min()) < 0:
+        raise RunError(
+            f"{user} wants to know the class of every training example before training starts, and the data have no "
+            f"column {' or '.join(LABEL_COLUMNS)} with one whole number from 0 on for each: add it, or set "
+            "batches=mixed"
+        )
+    return found
+
+
+def _column(dataset: Any) -> list[Any] | None:
+    names = getattr(dataset, "column_names", None)
+    if names is not None:
+        column = next((name for name in LABEL_COLUMNS if name in names), None)
+        return None if column is None or not hasattr(dataset, "__len__") else list(dataset[column])
+    if not hasattr(dataset, "__len__"):
+        return None
+    rows = [dataset[i] for i in range(len(dataset))]
+    column = next((name for name in LABEL_COLUMNS if rows and isinstance(rows[0], dict) and name in rows[0]), None)
+    return None if column is None else [row[column] for row in rows]
