@@ -17,6 +17,7 @@ from loss_scaling import Flushed, overflow_in, scale_loss
 from rosewood.divergence import forward_kl, midpoint_kl, symmetric_kl
 from rosewood.recipe import load_recipe, recipe_names
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
+from uncached import uncached
 
 SKIPPED = {1, 4}
 
@@ -39,7 +40,7 @@ def keyed_trainer(cls: type[Recording], name: str, directory: Path) -> Recording
         model=tiny_bert(),
         args=arguments(directory, max_steps=6, max_grad_norm=0.1, lr_scheduler_type="constant"),
         train_dataset=TinyData(size=12),
-        recipe=name,
+        recipe=uncached(name),
         history_file=directory / "history.jsonl",
     )
 
