@@ -77,7 +77,9 @@ class FeatureFile:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on with the rows that there were; start with none if the file has others."""
         size = int(state["rows"]) * self._record.itemsize
-        if not size or self._path is None or not self._path.is_file() or self._path.is_symlink():
+        if size <= 0 or self._path is None or not self._path.is_file() or self._path.is_symlink():
+            return
+        if self._path.stat().st_size < size:
             return
         file = self._path.open("r+b")
         content = file.read(size)

@@ -57,7 +57,8 @@ class Informative(Anchor):
     Deviations: the paper's constant -log N, which moves nothing, is left out. Under gradient accumulation examples are
     compared within their micro-batch; over several processes, with those of all. `cache` keeps the teacher's features
     in a file in the trainer's output folder, so that it runs in the first epoch only; models divided by FSDP2 have no
-    cache. RoBERTa's classifier has no pooler, where the code uses a new one.
+    cache. RoBERTa's classifier has no pooler, where the code uses a new one. The heads of all classes are one tensor,
+    so those of a class that a batch lacks get a gradient of 0, and momentum and decay still move them.
     """
 
     needs_pretrained = True
