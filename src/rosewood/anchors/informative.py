@@ -93,14 +93,14 @@ class Informative(Anchor):
 
     def explain(self, stage: Stage) -> list[str]:
         given = ", given the class" if self.conditional else ""
-        over = "teachers of the student" if self.normalise_over == "teacher" else "students of the teacher"
-        peers = "of its class" if self.conditional else "in the batch"
+        over = "t of every s" if self.normalise_over == "teacher" else "s of every t"
+        peers = "class of the batch" if self.conditional else "whole batch"
         once = ", computed once" if self.cache else ""
         return [
             f"loss += {self.weight:g} * informative,  informative = InfoNCE between s and t{given}",
             f"s = {self.feature} of " + ("one more pass" if self.own_pass else "the pass that gave the logits"),
             f"t = {self.feature} of the clean input at theta0, without dropout{once}",
-            f"InfoNCE = - mean log softmax(cos(g(s), h(t)) / {self.temperature:g}) of a pair among all {over} {peers}",
+            f"InfoNCE = - mean log softmax(cos(g(s), h(t)) / {self.temperature:g}), over the {over}, within a {peers}",
         ]
 
     def problems(self, stage: Stage) -> list[str]:
