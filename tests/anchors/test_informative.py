@@ -424,6 +424,17 @@ def test_an_optimiser_from_elsewhere_is_refused(tmp_path: Path) -> None:
 # What is refused.
 
 
+def test_stages_share_one_pair_of_heads(tmp_path: Path) -> None:
+    def staged(hidden: int) -> Recipe:
+        anchors = [[{"name": "informative", "own_pass": False, **SMALL, "hidden": size}] for size in (12, hidden)]
+        return build_recipe({"name": "two", "stages": [{"share": 0.5, "anchors": parts} for parts in anchors]})
+
+    trainer = trained(staged(12), tmp_path, data=TinyData(16), max_steps=4)
+    assert len(trainer._beside) == 1
+    with pytest.raises(RecipeError, match="settings differ between them: give it the same in every stage"):
+        trained(staged(7), tmp_path)
+
+
 def test_a_pass_of_its_own_needs_a_perturbation_that_can_be_repeated() -> None:
     anchors = [{"name": "informative"}]
     with pytest.raises(RecipeError, match=r"own_pass=true runs the perturbed input .* is none: set own_pass=false"):

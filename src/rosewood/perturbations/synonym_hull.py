@@ -54,6 +54,7 @@ class SynonymHull(Perturbation):
     """
 
     needs_substitutes = True
+    repeatable = True
 
     steps: Annotated[int, Field(ge=1)] = 10
     loss: Literal["kl", "ce"] = "kl"

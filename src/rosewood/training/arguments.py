@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -96,3 +97,19 @@ def check_substitutes(recipe: Recipe, data: Any) -> bool:
             f"{SUBSTITUTES!r} with rosewood.with_substitutes"
         )
     return there
+
+
+def check_modules_beside(recipe: Recipe, beside: Collection[str], optimizer_is_given: bool) -> None:
+    """What stands against modules that these anchors want trained beside the model."""
+    if beside and optimizer_is_given:
+        raise RecipeError(
+            f"recipe {recipe.name} trains modules beside the model, which the given optimiser does not know: leave out "
+            "`optimizers` (optimizer_cls_and_kwargs may name another one)"
+        )
+    for name in beside:
+        settings = [a.settings() for stage in recipe.all_stages() for a in stage.anchors if a.name == name]
+        if any(other != settings[0] for other in settings):
+            raise RecipeError(
+                f"recipe {recipe.name}: stages share the modules that anchor {name} trains beside the model, and its "
+                "settings differ between them: give it the same in every stage that has it"
+            )

@@ -20,7 +20,7 @@ from transformers import get_scheduler
 
 from rosewood.attached import attach, detach
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
-from rosewood.errors import RecipeError, RunError
+from rosewood.errors import RunError
 from rosewood.predictions import Predictions
 from rosewood.processes import average_
 from rosewood.protocol import Anchor, Batch, Call, Output
@@ -30,6 +30,7 @@ from rosewood.training.arguments import (
     check_deepspeed,
     check_fsdp,
     check_gradient_checkpointing,
+    check_modules_beside,
     check_optimizer,
     check_processes,
     check_substitutes,
@@ -76,11 +77,7 @@ class RobustTrainer(CheckpointedTrainer):
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
         self._pretrained = self._snapshot()
         self._beside = self._modules_beside()
-        if self._beside and self.optimizer is not None:
-            raise RecipeError(
-                f"recipe {self.recipe.name} trains modules beside the model, which the given optimiser does not know: "
-                "leave out `optimizers` (optimizer_cls_and_kwargs may name another one)"
-            )
+        check_modules_beside(self.recipe, self._beside, self.optimizer is not None)
         self._engine: Engine | None = None
         self._micro_batch = 0
         self._grad_norm: Tensor | None = None
@@ -131,8 +128,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _modules_beside(self) -> dict[str, nn.Module]:
         """New modules that anchors want trained beside the model; stages share those of the same anchor."""
-        wanted = [(anchor.name, anchor.modules(self.model, self.args.seed)) for anchor in self._anchors()]
-        return {name: module for name, module in wanted if module is not None}
+        wanted = {anchor.name: anchor.modules(self.model, self.args.seed) for anchor in self._anchors()}
+        return {name: module for name, module in wanted.items() if module is not None}
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
