@@ -34,8 +34,8 @@ from rich.table import Table
 
 from rosewood import Lexicon, attack, load_task
 from rosewood.attacks.search.attempt import Attempt
-from rosewood.attacks.search.encoder import SentenceEncoder
 from rosewood.attacks.search.resources import Resources
+from rosewood.data.encoder import SentenceEncoder
 from rosewood.data.loading import load_split
 from rosewood.data.trigram import Trigram
 from rosewood.data.words import Words

@@ -13,12 +13,12 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.search import attempt, engine
-from rosewood.attacks.search.questions import Search, Target, move, probe, replaced
+from rosewood.attacks.search.questions import Search, Target, move, probe
 from rosewood.attacks.search.run import attack
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.data.lexicon import Lexicon
-from rosewood.data.words import WORD
+from rosewood.data.words import WORD, replaced
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.protocol import Attack
 from rosewood.registry import component_names

@@ -9,14 +9,13 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search.encoder import SentenceEncoder
 from rosewood.attacks.search.importance import by_importance
 from rosewood.attacks.search.questions import Scores, Target
 from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.substitution import fluent, same_part_of_speech
 from rosewood.attacks.search.ties import first_lowest, highest_first, lower
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
+from rosewood.data.encoder import SentenceEncoder
 from rosewood.data.lexicon import Lexicon
 from rosewood.data.trigram import Trigram
 from rosewood.data.words import Words
@@ -38,33 +37,6 @@ def test_substitutes_take_on_the_case_of_the_word() -> None:
     assert Pwws(exact_case=True).surface(text) == [(), ("fine", "nice"), (), (), ()]
 
 
-class Fixed:
-    """A language model of known words whose log-probabilities add up."""
-
-    def __init__(self) -> None:
-        self.known = {"a": -1.0, "b": -3.0, "c": -9.0, "d": -6.0}
-
-    def __contains__(self, word: str) -> bool:
-        return word in self.known
-
-    def logp(self, words: Sequence[str]) -> float:
-        assert all(word in self.known for word in words) and len(words) <= 5
-        return sum(self.known[word] for word in words)
-
-
-def test_the_language_model_window() -> None:
-    surface = [("b", "c", "d", "zzz")] * 4 + [("a", "zzz")]
-    words = ("a", "A", "b", "zz", "zz")
-    # a -> d loses 5 and stays, a -> c loses 8; unknown words fail as substitutes and let all others pass as originals.
-    assert fluent(surface, words, Fixed(), window=2, min_log_ratio=-5) == [
-        ("b", "d"),
-        ("b", "d"),
-        ("b", "d"),
-        ("b", "c", "d"),
-        ("a",),
-    ]
-
-
 def test_a_constrained_surface_is_part_of_the_free_one() -> None:
     model = Trigram.fit(sentences(300, seed=9))
     lexicon = Lexicon.of(ENTRIES)
@@ -76,29 +48,6 @@ def test_a_constrained_surface_is_part_of_the_free_one() -> None:
         assert all(set(few) <= set(many) for few, many in zip(bound, free, strict=True))
         kept, all_ = kept + sum(map(len, bound)), all_ + sum(map(len, free))
     assert 0 < kept < all_
-
-
-def test_the_window_is_looked_at_once_in_the_original() -> None:
-    seen = []
-
-    class Listening:
-        def __contains__(self, word: str) -> bool:
-            return True
-
-        def logp(self, words: Sequence[str]) -> float:
-            seen.append(tuple(words))
-            return 0.0
-
-    fluent([(), (), (), ("x",), (), (), ()], tuple("abcdefg"), Listening(), 2, -5)
-    assert seen == [tuple("bcxef"), tuple("bcdef")]
-
-
-def test_part_of_speech_is_that_of_the_word_in_its_place() -> None:
-    def tagger(words: Sequence[str]) -> list[str]:
-        return ["N" if word[0] in "abc" and i != 1 else "V" for i, word in enumerate(words)]
-
-    surface = [("b", "x"), ("b", "x"), ("c", "y")]
-    assert same_part_of_speech(surface, ("a", "a", "z"), tagger) == [("b",), ("b", "x"), ("y",)]
 
 
 def test_importance_adds_what_the_new_class_gains_on_a_flip() -> None:

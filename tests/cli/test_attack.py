@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from rosewood.attacks.search.encoder import SentenceEncoder
 from rosewood.attacks.search.journal import Journal
+from rosewood.data.encoder import SentenceEncoder
 from rosewood.data.tasks import load_task
 from rosewood.errors import DataError
 from rosewood.protocol import Attack

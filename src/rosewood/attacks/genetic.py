@@ -19,7 +19,7 @@ hand: any model with `logp` serves, and figures depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -29,8 +29,10 @@ from pydantic import Field
 from scipy.special import expit
 
 from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Search, Target, move, probe
-from rosewood.attacks.search.substitution import Substitution, Surface, fluent
+from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.substitution import Substitution
 from rosewood.attacks.search.ties import first_lowest, highest_first
+from rosewood.data.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]
 
@@ -68,12 +70,11 @@ class Genetic(Substitution):
             "language_model=Trigram.fit(training_texts), or set min_log_ratio to null to attack without"
         }
 
-    def allowed(self, surface: Surface, target: Target) -> Surface:
+    def constraints(self, resources: Resources) -> Sequence[Constraint]:
         if self.min_log_ratio is None:
-            return surface
-        model = target.resources.language_model
-        assert model is not None
-        return fluent(surface, target.words, model, self.window, self.min_log_ratio)
+            return ()
+        assert resources.language_model is not None
+        return (Fluent(resources.language_model, self.window, self.min_log_ratio),)
 
     def search(self, target: Target) -> Search:
         surface = self.surface(target)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from rosewood.attacks.search.questions import Search, Target, move, probe, replaced
+from rosewood.attacks.search.questions import Search, Target, move, probe
 from rosewood.attacks.search.substitution import Substitution
 from rosewood.attacks.search.ties import first_lowest, highest_first, lower
+from rosewood.data.words import replaced
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,14 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Candidate, Floats, Search, Target, move, probe, replaced
-from rosewood.attacks.search.substitution import Substitution, Surface, same_part_of_speech
+from rosewood.attacks.search.questions import Candidate, Floats, Search, Target, move, probe
+from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.substitution import Substitution
 from rosewood.attacks.search.ties import first_lowest, lower
+from rosewood.data.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
+from rosewood.data.words import replaced
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,12 @@ class TextFooler(Substitution):
             needed["tagger"] = "textfooler was told to keep the part of speech: pass a tagger, or set it to false"
         return needed
 
-    def allowed(self, surface: Surface, target: Target) -> Surface:
-        if self.skip_stop_words:
-            pairs = zip(target.words, surface, strict=True)
-            surface = [() if word.lower() in ENGLISH_STOP_WORDS else found for word, found in pairs]
+    def constraints(self, resources: Resources) -> Sequence[Constraint]:
+        chosen: list[Constraint] = [without_stop_words] if self.skip_stop_words else []
         if self.same_part_of_speech:
-            assert target.resources.tagger is not None
-            surface = same_part_of_speech(surface, target.words, target.resources.tagger)
-        return surface
+            assert resources.tagger is not None
+            chosen.append(SamePartOfSpeech(resources.tagger))
+        return chosen
 
     def search(self, target: Target) -> Search:
         surface = self.surface(target)
@@ -83,14 +83,11 @@ class TextFooler(Substitution):
     def _similarity(self, tried: Sequence[Candidate], at: int, target: Target) -> Floats:
         if self.min_similarity is None or not tried:
             return np.ones(len(tried))
-        encode = target.resources.encoder
-        assert encode is not None
+        encoder = target.resources.encoder
+        assert encoder is not None
         if len(target.words) > self.similarity_window:
-            start = min(max(0, at - self.similarity_window // 2), len(target.words) - self.similarity_window)
-            seen = slice(start, start + self.similarity_window)
+            seen = around(at, len(target.words), self.similarity_window)
             texts = [" ".join(words[seen]) for words in (target.words, *tried)]
         else:
             texts = [target.text.join(words) for words in (target.words, *tried)]
-        vectors = np.asarray(encode(texts), dtype=np.float64)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors[1:] @ vectors[0]
+        return similarities(encoder, texts)

@@ -15,9 +15,10 @@ from typing import Annotated
 from pydantic import Field
 
 from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Search, Target, move, probe, replaced
+from rosewood.attacks.search.questions import Search, Target, move, probe
 from rosewood.attacks.search.ties import first_lowest, lower
 from rosewood.data.slips import Slip, drop, homoglyph, insert, neighbour_key, swap
+from rosewood.data.words import replaced
 from rosewood.protocol import Attack
 
 LETTERS_CHANGED: dict[Slip, int] = {swap: 2, drop: 1, insert: 1, neighbour_key: 1, homoglyph: 1}

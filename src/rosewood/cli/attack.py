@@ -223,7 +223,7 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
 
 
 def _encoder(required: bool) -> Encoder | None:
-    from rosewood.attacks.search.encoder import SentenceEncoder
+    from rosewood.data.encoder import SentenceEncoder
 
     try:
         return SentenceEncoder.load()

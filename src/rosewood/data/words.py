@@ -65,3 +65,8 @@ def with_case_of(word: str, like: str) -> str:
     if len(like) > 1 and like.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if like[:1].isupper() else word
+
+
+def replaced(words: Sequence[str], at: int, word: str) -> tuple[str, ...]:
+    """The same words with one changed."""
+    return (*words[:at], word, *words[at + 1 :])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.attacks.search.encoder import SentenceEncoder
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.run import attack
+from rosewood.data.encoder import SentenceEncoder
 from rosewood.data.lexicon import Lexicon
 from rosewood.data.trigram import Trigram
 from rosewood.errors import RunError

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from xxhash import xxh3_128
 
-from rosewood.attacks.search.identity import of_model
+from rosewood.data.model_identity import of_model
 from rosewood.scoring import Row
 
 Floats = NDArray[np.float32]

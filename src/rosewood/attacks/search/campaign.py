@@ -16,6 +16,7 @@ from rosewood.attacks.search import identity
 from rosewood.attacks.search.attempt import Attempt, key
 from rosewood.attacks.search.engine import run
 from rosewood.attacks.search.resources import Resources
+from rosewood.data.model_identity import of_model
 from rosewood.data.words import Words
 from rosewood.modes import evaluating
 from rosewood.protocol import Attack
@@ -82,7 +83,7 @@ class Campaign:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
-        model = identity.of_model(self.model, self.tokenizer)
+        model = of_model(self.model, self.tokenizer)
         tagger = identity.of_resource(self.resources.tagger)
         return sha256(json.dumps([self.facts, tagger, model]).encode()).hexdigest()[:16]
 

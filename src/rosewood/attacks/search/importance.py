@@ -7,8 +7,9 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from rosewood.attacks.search.questions import Question, Scores, Target, probe, replaced
+from rosewood.attacks.search.questions import Question, Scores, Target, probe
 from rosewood.attacks.search.ties import highest_first
+from rosewood.data.words import replaced
 
 
 def by_importance(target: Target) -> Generator[Question, Scores, NDArray[np.int64]]:

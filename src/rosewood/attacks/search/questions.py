@@ -89,8 +89,3 @@ class Target:
 
 
 Search = Generator[Question, Scores, None]
-
-
-def replaced(words: Candidate, at: int, word: str) -> Candidate:
-    """The same words with one changed."""
-    return (*words[:at], word, *words[at + 1 :])

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rosewood.data.constraints import Encoder, LanguageModel, Tagger
 from rosewood.data.lexicon import Lexicon
-
-
-class LanguageModel(Protocol):
-    """How likely words are in a row; `rosewood.data.trigram.Trigram` is one."""
-
-    def __contains__(self, word: str) -> bool: ...
-
-    def logp(self, words: Sequence[str]) -> float: ...
-
-
-Tagger = Callable[[Sequence[str]], Sequence[str]]
-"""The part of speech of each word of a sentence, in any tag set; bring your own, such as spaCy's or NLTK's."""
-Encoder = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
-"""One vector a text, `(texts, dimensions)`; `rosewood.attacks.search.encoder.SentenceEncoder` is one."""
 
 
 @dataclass(frozen=True)

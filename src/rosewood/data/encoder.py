@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.attacks.search.identity import of_model
+from rosewood.data.model_identity import of_model
 from rosewood.data.models import resolve_model
 
 
