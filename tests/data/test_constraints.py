@@ -75,9 +75,6 @@ def test_meaning_is_compared_in_a_window_of_the_original() -> None:
 
 def test_a_window_is_as_long_in_the_corners() -> None:
     assert [list(range(9))[around(at, 9, 4)] for at in (0, 4, 8)] == [[0, 1, 2, 3], [2, 3, 4, 5], [5, 6, 7, 8]]
-        [2, 3, 4, 5],
-        [5, 6, 7, 8],
-    ]
     assert list("ab")[around(1, 2, 15)] == ["a", "b"]
 
 

