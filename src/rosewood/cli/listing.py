@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rosewood.cli import app
 
-lists = typer.Typer(help="List recipes, attacks, tasks or models.", no_args_is_help=True)
+lists = typer.Typer(help="List recipes, attacks, lexicons, tasks or models.", no_args_is_help=True)
 app.add_typer(lists, name="list")
 
 

@@ -25,6 +25,8 @@ class Lexicon:
 
     name: str
     entries: Mapping[str, tuple[str, ...]]
+    left_out: int = 0
+    """Pairs that `without` removed."""
 
     @classmethod
     def of(cls, entries: Mapping[str, Sequence[str]], name: str = "lexicon") -> Lexicon:
@@ -109,7 +111,8 @@ class Lexicon:
             word: tuple(each for each in found if frozenset((word, each)) not in pairs)
             for word, found in self.entries.items()
         }
-        return replace(self, entries=kept)
+        left_out = sum(map(len, self.entries.values())) - sum(map(len, kept.values()))
+        return replace(self, entries=kept, left_out=self.left_out + left_out)
 
     def pairs(self) -> Iterator[Pair]:
         """Each word with each of its substitutes; a pair comes twice if both stand in for each other."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
 from rich.progress import track
 
 from rosewood.data.constraints import Encoder
@@ -39,11 +40,12 @@ class Paragraph(NamedTuple):
     words: tuple[str, ...]
 
 
-def synonyms(page: str, encoder: Encoder) -> dict[Lemma, list[Synonym]]:
+def synonyms(page: str, encoder: Encoder, min_similarity: float = MIN_SIMILARITY) -> dict[Lemma, list[Synonym]]:
     """The similar words of each paragraph, by part of speech; the lower the rank the more similar."""
     groups = [group for each in paragraphs(page) if len(group := _lemmas(each)) > 1]
     words = sorted({lemma.word for group in groups for lemma in group}, key=lambda word: (len(word), word))
-    starts = track(range(0, len(words), _BATCH), description="comparing the words of Roget's thesaurus")
+    said = "comparing the words of Roget's thesaurus"
+    starts = track(range(0, len(words), _BATCH), said, console=Console(stderr=True))
     vectors = np.concatenate([encoder(words[start : start + _BATCH]) for start in starts])
     place = {word: at for at, word in enumerate(words)}
     ranks: dict[Lemma, dict[str, float]] = defaultdict(dict)
@@ -51,7 +53,7 @@ def synonyms(page: str, encoder: Encoder) -> dict[Lemma, list[Synonym]]:
         own = vectors[[place[lemma.word] for lemma in group]]
         # Rounded, so that the order does not hang on the last bits of another machine.
         similarity = np.round(own @ own.T, 3)
-        for a, b in np.argwhere(similarity >= MIN_SIMILARITY):
+        for a, b in np.argwhere(similarity >= min_similarity):
             if a != b:
                 ranks[group[a]][group[b].word] = -float(similarity[a, b])
     return {lemma: [Synonym(rank, word) for word, rank in found.items()] for lemma, found in ranks.items()}
