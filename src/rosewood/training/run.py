@@ -28,7 +28,13 @@ import psutil
 import torch
 import yaml
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, EarlyStoppingCallback, EvalPrediction, TrainingArguments
+from transformers import (
+    DataCollatorWithPadding,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    TrainerCallback,
+    TrainingArguments,
+)
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import TrainOutput
@@ -244,12 +250,13 @@ def _trainer(
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
     if words is not None:
         encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
-    stopping = [] if plan.early_stopping is None else [EarlyStoppingCallback(plan.early_stopping)]
+    choosing: list[TrainerCallback] = []
     if plan.select_by is not None:
-        # Before early stopping, which looks at what it adds.
         attack, lexicon = choose_attack(plan.select_by), None if words is None else words.lexicon
         examples = (data["validation"], tokenizer, attack, lexicon, plan.select_examples, plan.max_length)
-        stopping.insert(0, RobustValidation(*examples))
+        choosing.append(RobustValidation(*examples))
+    if plan.early_stopping is not None:  # looks at what robust validation adds
+        choosing.append(EarlyStoppingCallback(plan.early_stopping))
     arguments = _arguments(plan, output, has_validation="validation" in data)
     if arguments.fsdp and arguments.parallel_mode != ParallelMode.DISTRIBUTED:
         raise RunError(
@@ -267,7 +274,7 @@ def _trainer(
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[SaveAndStop(minutes), TrainingProgress(plan.recipe.name), *stopping],
+        callbacks=[SaveAndStop(minutes), TrainingProgress(plan.recipe.name), *choosing],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
