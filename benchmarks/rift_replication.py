@@ -1,0 +1,190 @@
+"""RIFT's Tables 1 and 2 at a small scale: six recipes on IMDB and SNLI, under PWWS and Genetic.
+
+Each cell is a run directory with its attacks inside, so the script can be stopped at any time and started again, and
+several may work side by side on different cells; what is finished is only read. All recipes of a task have the same
+examples, steps, learning rate and seed. The attacked examples are the same for all. Seconds depend on what else the
+machine does.
+
+    python benchmarks/rift_replication.py imdb snli --data-dir $ROSEWOOD_DATA --output runs/rift --table docs/rift.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import AutoModel
+
+from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.search.run import attack
+from rosewood.data.lexicon import Lexicon
+from rosewood.data.loading import load_split
+from rosewood.data.models import resolve_model
+from rosewood.data.tasks import load_task
+from rosewood.data.trigram import Trigram
+from rosewood.durable import write_whole
+from rosewood.evaluation.classifier import load_classifier
+from rosewood.evaluation.suite import evaluate
+from rosewood.recipe import load_recipe
+from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
+from rosewood.training.run import Plan, finish_run
+
+RECIPES = ("vanilla", "adv-base", "adv-ptwd", "adv-mixout", "rift", "rift-unconditional")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of a task is trained on and attacked here; the papers attack 1,000 examples with every query allowed."""
+
+    train_size: int
+    max_length: int
+    batch_size: int
+    epochs: float
+    learning_rate: float
+    test_size: int
+    pwws: int
+    genetic: int
+    genetic_queries: int | None
+
+
+SCALES = {
+    "imdb": Scale(1000, 128, 16, 2.0, 1e-4, 1000, 100, 20, 1500),
+    "snli": Scale(5000, 80, 32, 1.0, 1e-4, 1000, 200, 100, None),
+}
+
+
+def plan(task: str, recipe: str, data_dir: str, seed: int) -> Plan:
+    """The paper's weights of the loss for this task, at this scale's budget."""
+    scale = SCALES[task]
+    return Plan(
+        recipe=load_recipe(recipe if recipe == "vanilla" else f"{recipe}:{task}"),
+        task=load_task(task),
+        data_dir=data_dir,
+        train_size=scale.train_size,
+        max_length=scale.max_length,
+        seed=seed,
+        arguments={
+            "num_train_epochs": scale.epochs,
+            "learning_rate": scale.learning_rate,
+            "per_device_train_batch_size": scale.batch_size,
+            "lr_scheduler_type": "linear",
+            "warmup_steps": 0.1,
+        },
+    )
+
+
+def run(task: str, recipe: str, data_dir: str, output: Path, seed: int) -> None:
+    """Train, evaluate and attack, whatever of it has not been done."""
+    scale, made = SCALES[task], plan(task, recipe, data_dir, seed)
+    finish_run(made, output)
+    model, tokenizer = load_classifier(str(output / "model"))
+    if not (output / "evaluation.json").exists():
+        only_test = {name: split for name, split in made.task.splits.items() if name in ("train", "test")}
+        task_as_tested = made.task.model_copy(update={"splits": only_test})
+        evaluate(model, tokenizer, task_as_tested, data_dir, max_length=scale.max_length, size=scale.test_size).save(
+            output / "evaluation.json"
+        )
+    lexicon = Lexicon.named("counter-fitted", data_dir)
+    texts = load_split(made.task, "train", data_dir)
+    speaker = Trigram.fit(text for field in made.task.text for text in texts[field])
+    for name, method, examples, queries in (
+        ("pwws", Pwws(), scale.pwws, None),
+        ("genetic", Genetic(), scale.genetic, scale.genetic_queries),
+    ):
+        result = attack(
+            model,
+            tokenizer,
+            load_split(made.task, "test", data_dir, examples, seed=0),
+            method,
+            lexicon=lexicon,
+            language_model=speaker if name == "genetic" else None,
+            max_length=scale.max_length,
+            max_queries=queries,
+            folder=output / name,
+        )
+        write_whole(output / f"{name}.json", result.summary.model_dump_json(indent=2))
+
+
+def distance(output: Path) -> float:
+    """|theta - theta0| / |theta0| over the encoder."""
+    before = AutoModel.from_pretrained(resolve_model("minilm")).state_dict()
+    after = AutoModel.from_pretrained(output / "model").state_dict()
+    names = [name for name, value in before.items() if value.is_floating_point()]
+    moved = torch.stack([(after[name] - before[name]).norm() for name in names]).norm()
+    return float(moved / torch.stack([before[name].norm() for name in names]).norm())
+
+
+def row(task: str, recipe: str, output: Path, seed: int) -> dict[str, Any]:
+    (test,) = [each for each in Evaluation.load(output / "evaluation.json").sets if each.name == "test"]
+    metrics, info = Metrics.load(output / "metrics.json"), RunInfo.load(output / "run.json")
+    found: dict[str, Any] = {
+        "task": task,
+        "recipe": recipe,
+        "seed": seed,
+        "clean": test.accuracy,
+        "clean_interval": test.interval,
+    }
+    for name in ("pwws", "genetic"):
+        summary = AttackSummary.model_validate_json((output / f"{name}.json").read_text(encoding="utf-8"))
+        found |= {
+            name: summary.robust_accuracy,
+            f"{name}_interval": summary.robust_interval,
+            f"{name}_examples": summary.examples,
+            f"{name}_queries": summary.mean_queries,
+        }
+    return found | {
+        "distance": distance(output),
+        "validation": metrics.validation_accuracy,
+        "steps": metrics.steps,
+        "seconds": info.seconds,
+    }
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    head = "| task | recipe | clean | PWWS | Genetic | distance | seconds |"
+    lines = [head, "| --- | --- | --- | --- | --- | --- | --- |"]
+    for each in rows:
+        cells = []
+        for name in ("clean", "pwws", "genetic"):
+            low, high = each[f"{name}_interval"]
+            cells.append(f"{100 * each[name]:.1f} ({100 * low:.0f} to {100 * high:.0f})")
+        lines.append(
+            f"| {each['task']} | {each['recipe']} | {' | '.join(cells)} | {each['distance']:.4f} "
+            f"| {each['seconds']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def finished(output: Path, seed: int) -> list[dict[str, Any]]:
+    """The rows of all cells that are done, in the order of the tables."""
+    cells = [(task, recipe, output / f"{task}-{recipe}-seed{seed}") for task in SCALES for recipe in RECIPES]
+    return [row(task, recipe, folder, seed) for task, recipe, folder in cells if (folder / "genetic.json").exists()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", help=f"of {', '.join(SCALES)}; all if none is named")
+    parser.add_argument("--recipes", nargs="*", default=RECIPES, help="all if none is named")
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--output", type=Path, default=Path("runs/rift"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", type=Path, help="write the rows of all finished cells as JSON")
+    arguments = parser.parse_args()
+    for task in arguments.tasks or SCALES:
+        for recipe in arguments.recipes:
+            folder = arguments.output / f"{task}-{recipe}-seed{arguments.seed}"
+            run(task, recipe, arguments.data_dir, folder, arguments.seed)
+            rows = finished(arguments.output, arguments.seed)
+            if arguments.table:
+                write_whole(arguments.table, json.dumps(rows, indent=2) + "\n")
+            Console().print(markdown(rows), highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
