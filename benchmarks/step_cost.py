@@ -27,6 +27,8 @@ from rich.table import Table
 from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
+from rosewood.attached import attach
+from rosewood.data.alignment import SUBSTITUTES
 from rosewood.data.models import resolve_model
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names
@@ -34,6 +36,9 @@ from rosewood.training.trainer import RobustTrainer
 
 ONE_PASS: dict[str, Any] = {"objective.passes": 1}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [("rose-first", ONE_PASS), ("rose-ensemble", ONE_PASS)]
+
+
+LAYERS, REPLACEABLE = 8, 0.4  # substitutes of a word, and words that have any, about as in SST-2
 
 
 def batches(count: int, size: int, length: int, vocabulary: int) -> list[dict[str, torch.Tensor]]:
@@ -46,6 +51,18 @@ def batches(count: int, size: int, length: int, vocabulary: int) -> list[dict[st
         }
         for _ in range(count)
     ]
+
+
+def with_substitutes(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch with made-up substitutes of one token each."""
+    generator = torch.Generator().manual_seed(0)
+    size, length = batch["input_ids"].shape
+    there = torch.rand(size, 1, length, generator=generator).lt(REPLACEABLE).expand(-1, LAYERS, -1)
+    slots = torch.arange(1, LAYERS + 1)[None, :, None] * there
+    others = torch.randint(1000, 30000, there.shape, generator=generator)
+    tokens = torch.where(there, others, batch["input_ids"][:, None])
+    words = torch.arange(length).expand(size, -1)
+    return batch | {SUBSTITUTES: {"tokens": tokens, "slots": slots, "shares": there.double(), "words": words}}
 
 
 def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
@@ -72,12 +89,17 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
         use_cpu=not torch.cuda.is_available(),
     )
     examples = [{key: value[0] for key, value in batch.items()} for batch in data]  # for a pass before training
+    if recipe.needs_substitutes():
+        examples = [example | {SUBSTITUTES: {}} for example in examples]
     trainer = RobustTrainer(model, arguments, recipe=recipe, train_dataset=examples)
+    attach(model, trainer._beside)
     trainer.create_optimizer_and_scheduler(1_000_000)
     trainer.optimizer = trainer.accelerator.prepare(trainer.optimizer)
     trainer.current_gradient_accumulation_steps = 1
 
-    def step(batch: dict[str, torch.Tensor]) -> None:
+    def step(batch: dict[str, Any]) -> None:
+        if recipe.needs_substitutes():
+            batch = with_substitutes(batch)
         trainer.get_batch_samples(iter([batch]), 1, model.device)
         trainer.training_step(model, batch)
         trainer._get_grad_norm(model, trainer._clip_grad_norm(model))
