@@ -89,7 +89,7 @@ class Recording(RobustTrainer):
     It brings substitutes for recipes that replace words.
     """
 
-    def __init__(self, *args: Any, recipe: Any, train_dataset: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, recipe: Any = "vanilla", train_dataset: Any = None, **kwargs: Any) -> None:
         recipe = quick(recipe)
         data = Substituted(train_dataset) if recipe.needs_substitutes() else train_dataset
         super().__init__(*args, recipe=recipe, train_dataset=data, **kwargs)

@@ -16,6 +16,7 @@ from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, tiny_bert, trained
 from tiny_lora import tiny_lora
 from two_processes import in_two_processes
+from uncached import uncached
 
 STEPS = 4  # three an epoch
 SAM = {"objective.clean_weight": 0.0, "objective.perturbed_weight": 1.0, "objective.divergence_weight": 0.0}
@@ -47,7 +48,7 @@ def run(case: str, folder: Path, batch: int, **settings: Any) -> Recording:
     settings |= {"per_device_train_batch_size": batch // halves, "gradient_accumulation_steps": halves}
     with keyed_dropout(model), keyed_draws():
         data = TinyData(size=24, classes=model.config.num_labels)
-        recipe = load_recipe(name, overrides)
+        recipe = uncached(load_recipe(name, overrides))  # as divided models are: it decides how many passes there are
         return trained(recipe, folder, model=model, data=data, max_steps=STEPS, logging_steps=1, **settings)
 
 

@@ -199,6 +199,10 @@ class InformativeTether(PretrainedTether):
         if self._settings.own_pass:
             assert result.again is not None, "a perturbation that cannot be repeated is refused"
             output = result.again()
+            assert output.features is not None
+            if are_divided(self.parameters):
+                # FSDP2 gathers weights for a backward that enters by the model's output, and by that way alone.
+                return output.features + 0 * output.logits.sum()
         else:
             output = result.clean[0] if result.perturbed is None else result.perturbed
         assert output.features is not None
