@@ -11,7 +11,7 @@ import rosewood
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
     *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
-    *("flat", "importance", "order_statistics", "processes", "shards"),
+    *("flat", "importance", "automatic_threshold", "order_statistics", "processes", "shards"),
     *("draws", "modes", "sites", "sixteen_bits", "slopes"),
     *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
     *("attached", "feature_file", "lent_weights", "summary_vectors"),

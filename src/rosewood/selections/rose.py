@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from rosewood.automatic_threshold import ONE_IN, RULES, RuleName, keep_low
 from rosewood.candidates import candidate_names
 from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.errors import RecipeError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rosewood.recipe import Stage
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Threshold = tuple[float, float] | RuleName  # two quantiles, or how to find one in the risks of a step
 PROBE = "dropout_kl"
 CHEAPER = {"probe_fraction": 1.0, "probe_every": 1, "risk_sketch": 0}  # settings and what leaves the risk exact
 
@@ -65,6 +67,10 @@ class Rose(Selection):
       interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
     - Candidates: see `rosewood.candidates`.
 
+    The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
+    number, `keep_quantile` takes the name of a rule that finds it anew in each step's risks, separately for each order:
+    `otsu` (also `auto`), `outliers` or `gap`; see `rosewood.automatic_threshold`.
+
     Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
     - `probe_fraction` reads it on this part of each batch, evenly spaced rows and at least one. The two passes are
       then the probe's own: a divergence of rows of the loss's pass would go back through all of its graph. Use
@@ -78,7 +84,7 @@ class Rose(Selection):
     masked = "freeze"
 
     order: Literal["first", "second", "ensemble"] = "ensemble"
-    keep_quantile: Share = 0.6
+    keep_quantile: Share | RuleName = 0.6
     first_quantiles: tuple[Share, Share] | None = None
     second_quantiles: tuple[Share, Share] | None = None
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -102,6 +108,13 @@ class Rose(Selection):
     def reads_second(self) -> bool:
         return self.order in ("second", "ensemble")
 
+    def thresholds(self) -> dict[str, Threshold]:
+        """What the risks of each order that is read are compared with."""
+        shared: Threshold = self.keep_quantile if isinstance(self.keep_quantile, str) else (0.0, self.keep_quantile)
+        first = {"first": self.first_quantiles or shared} if self.reads_first else {}
+        second = {"second": self.second_quantiles or shared} if self.reads_second else {}
+        return first | second
+
     def first_term(self, stage: Stage) -> str:
         """The term whose gradient is the first-order risk."""
         of_objective = stage.objective.divergence_term(stage)
@@ -117,6 +130,11 @@ class Rose(Selection):
             bounds = getattr(self, name)
             if bounds is not None and bounds[0] > bounds[1]:
                 found.append(f"selection.{name}: the lower quantile {bounds[0]} is above the upper {bounds[1]}")
+        if self.count == "floor" and all(isinstance(threshold, str) for threshold in self.thresholds().values()):
+            found.append(
+                f"selection.count=floor says how many a fixed quantile keeps, and keep_quantile={self.keep_quantile} "
+                "finds that out by itself: leave one of the two out"
+            )
         if self.dropout is not None and not self.reads_first:
             found.append("selection.dropout is for the passes of the first-order risk, which order=second never runs")
         if self.reads_first and self.risk_term == "objective" and stage.objective.divergence_term(stage) is None:
@@ -206,11 +224,13 @@ class Rose(Selection):
             lines += self._explain_cheaper()
         if self.reads_second:
             lines.append("second-order risk = | (1 - beta1) |grad ce| / |m| - 1 |, m the momentum")
-        shared = (0.0, self.keep_quantile)
-        for order, bounds in (("first", self.first_quantiles or shared), ("second", self.second_quantiles or shared)):
-            if self.order in (order, "ensemble"):
-                between = f"between the quantiles {bounds[0]:g} and {bounds[1]:g}"
-                lines.append(f"M_{order} = 1 for the {what} whose {order}-order risk lies {between}, else 0")
+        for order, threshold in self.thresholds().items():
+            low = f"M_{order} = 1 for the {what} whose {order}-order risk"
+            if isinstance(threshold, str):
+                lines.append(f"{low} r is at most c_{order}, else 0")
+                lines.append(f"c_{order} = {RULES[threshold].formula}; at least one in {ONE_IN} is kept")
+            else:
+                lines.append(f"{low} lies between the quantiles {threshold[0]:g} and {threshold[1]:g}, else 0")
         if self.order == "ensemble":
             lines.append(f"M = {self.gamma:g} M_first + {1 - self.gamma:g} M_second")
         else:
@@ -311,14 +331,11 @@ class RoseSelector(Selector):
         if not update:
             return None
         sizes = [1 if self.settings.level == "tensor" else gradient.numel() for gradient in update.values()]
-        shared = (0.0, self.settings.keep_quantile)
         masks = []
-        if self.settings.reads_first:
-            risk, known = self._first_risk(readings, list(update))
-            masks.append(self._mask(risk, known, sizes, self.settings.first_quantiles or shared))
-        if self.settings.reads_second:
-            risk, known = self._second_risk(readings, list(update))
-            masks.append(self._mask(risk, known, sizes, self.settings.second_quantiles or shared))
+        for order, threshold in self.settings.thresholds().items():
+            read = self._first_risk if order == "first" else self._second_risk
+            risk, known = read(readings, list(update))
+            masks.append(self._mask(risk, known, sizes, threshold))
         mask = masks[0] if len(masks) == 1 else self.settings.gamma * masks[0] + (1 - self.settings.gamma) * masks[1]
         self._log["kept_share"] = mask.mean()
         if self.settings.level == "tensor":
@@ -326,13 +343,18 @@ class RoseSelector(Selector):
         pieces = zip(mask.split(sizes), update.values(), strict=True)
         return Masks(list(update), [cut(piece.view(gradient.shape), gradient) for piece, gradient in pieces])
 
-    def _mask(self, risk: Tensor, known: list[bool], sizes: list[int], bounds: tuple[float, float]) -> Tensor:
+    def _mask(self, risk: Tensor, known: list[bool], sizes: list[int], threshold: Threshold) -> Tensor:
         """The mask of all candidates from the risks of the known ones; the others are free to move."""
-        kept = keep_between(risk, bounds, self.settings.count) if any(known) else risk
+        kept = self._kept(risk, threshold) if any(known) else risk
         if all(known):
             return kept
         where = torch.tensor([k for k, size in zip(known, sizes, strict=True) for _ in range(size)], device=risk.device)
         return torch.ones(where.numel(), dtype=risk.dtype, device=risk.device).masked_scatter(where, kept)
+
+    def _kept(self, risk: Tensor, threshold: Threshold) -> Tensor:
+        if isinstance(threshold, str):
+            return keep_low(risk, threshold)
+        return keep_between(risk, threshold, self.settings.count)
 
     def _first_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
         if not self._reads_first(readings.at):
