@@ -1,15 +1,19 @@
 """RobustTrainer against the slow transcription of Algorithm 1, in float64."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from rose_oracle import CheaperOracle, Oracle, Settings, bert_candidates, undecayed
 from rosewood.recipe import load_recipe
+from slow_thresholds import slowly_kept
 from tiny import Recording, TinyData, tiny_bert, trained
 
 STEPS = 20
@@ -153,3 +157,40 @@ def test_cheaper_risks(
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_a_sketch_of_all_directions_is_exact_in_the_passes_of_the_loss(accumulation: int, tmp_path: Path) -> None:
     agree(*compare(tmp_path, Settings("first", STEPS), {"selection.risk_sketch": 32}, accumulation))
+
+
+# Thresholds that the risks of a step set by themselves.
+
+
+@dataclass
+class AutomaticOracle(Oracle):
+    """Compares the risks with the slow thresholds."""
+
+    rule: str = "auto"
+
+    def between(self, risks: dict[str, np.ndarray], lower: float, upper: float) -> dict[str, float | Tensor]:
+        every = np.concatenate([np.ravel(risk) for risk in risks.values()])
+        keep = torch.tensor(slowly_kept(every.tolist(), self.rule), dtype=torch.float64)
+        if self.settings.level == "tensor":
+            return dict(zip(risks, keep.tolist(), strict=True))
+        pieces = keep.split([risk.size for risk in risks.values()])
+        return {name: piece.view(risk.shape) for piece, (name, risk) in zip(pieces, risks.items(), strict=True)}
+
+
+@pytest.mark.parametrize("rule", ["auto", "outliers", "gap"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_automatic_thresholds(variant: str, rule: str, tmp_path: Path) -> None:
+    trainer, oracle = compare(
+        tmp_path,
+        Settings(variant, STEPS),
+        {"selection.keep_quantile": rule},
+        oracle_class=partial(AutomaticOracle, rule=rule),
+    )
+    agree(trainer, oracle)
+    assert len({sum(masks.values()) for masks in oracle.masks}) > 1, "the kept share is not fixed"
+
+
+def test_automatic_threshold_of_elements(tmp_path: Path) -> None:
+    overrides = {"selection.keep_quantile": "outliers", "selection.level": "element"}
+    oracle = partial(AutomaticOracle, rule="outliers")
+    agree(*compare(tmp_path, Settings("ensemble", STEPS, level="element"), overrides, oracle_class=oracle))

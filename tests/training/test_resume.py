@@ -87,6 +87,11 @@ def test_resumed_between_two_readings_of_the_risk(level: str, tmp_path: Path) ->
     compare(load_recipe("rose-ensemble", settings), tmp_path, checkpoint=6, stop=7, data=TinyData())
 
 
+def test_resumed_with_an_automatic_threshold(tmp_path: Path) -> None:
+    recipe = load_recipe("rose-ensemble", {"selection.keep_quantile": "auto"})
+    compare(recipe, tmp_path, checkpoint=2, stop=5, data=TinyData(size=16), max_steps=6)
+
+
 def test_resumed_in_the_middle_of_the_second_epoch_with_accumulation(tmp_path: Path) -> None:
     # 24 examples, batch 4, 2 accumulation steps: 3 steps an epoch; the checkpoint at 5 is inside epoch 2.
     data = TinyData(size=24)
