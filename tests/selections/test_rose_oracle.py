@@ -187,7 +187,7 @@ def test_automatic_thresholds(variant: str, rule: str, tmp_path: Path) -> None:
         oracle_class=partial(AutomaticOracle, rule=rule),
     )
     agree(trainer, oracle)
-    assert len({sum(masks.values()) for masks in oracle.masks}) > 1, "the kept share is not fixed"
+    assert any(mask < 1 for masks in oracle.masks for mask in masks.values()), "nothing was ever frozen"
 
 
 def test_automatic_threshold_of_elements(tmp_path: Path) -> None:
