@@ -1,9 +1,9 @@
 """Automatic thresholds for ROSE-Second against the published one and a small grid, on held-out rows of train sets.
 
 No test row of a task is touched: a part of its train set is held out, drawn with another seed than the task's own
-validation part. One half of it chooses the grid's threshold, task by task; the other half is what is reported. Each cell
-(task, threshold, seed) is a run directory, so the script can be stopped and started again, and several may work side by
-side on different tasks or seeds; finished cells are only read.
+validation part. One half of it chooses the grid's threshold, task by task; the other half is what is reported. Each
+cell (task, threshold, seed) is a run directory, so the script can be stopped and started again, and several may work
+side by side on different tasks or seeds; finished cells are only read.
 
     python benchmarks/automatic_threshold.py --data-dir $ROSEWOOD_DATA --output runs/threshold --table threshold.json
 """
