@@ -197,7 +197,7 @@ def test_without_substitutes_the_view_is_the_input() -> None:
 def test_weights_sum_to_one_and_are_zero_where_there_is_no_choice() -> None:
     model = tiny_bert().train()
     weights = HullClimber(SynonymHull(), model).worst(caller(model), BATCH)
-    choices = Mixture(BATCH).choices(10)
+    choices = Mixture(BATCH, 10).choices()
     torch.testing.assert_close(weights.sum(2), torch.ones(6, 8, dtype=torch.float64))
     assert not weights[~choices].any() and (weights[choices] > 0).all()
     assert choices.sum(2)[0].tolist() == [1, 4, 1, 1, 1, 1, 1, 1]
@@ -245,7 +245,7 @@ def test_all_weight_on_one_substitute_is_the_text_that_has_it(architecture: Any,
     scores = torch.zeros(6, 8, 10, dtype=torch.float64)
     scores[:, 1, 2] = 1000.0
     scores[:, 3, 0] = 1000.0
-    climber._weights = choice_weights(scores, Mixture(batch).choices(10))
+    climber._weights = choice_weights(scores, Mixture(batch, 10).choices())
     plain = {key: value for key, value in batch.items() if key != SUBSTITUTES}
     ids = plain["input_ids"].clone()
     ids[:, 1] = torch.tensor([data[i][SUBSTITUTES]["token"][1] for i in range(6)])

@@ -92,7 +92,8 @@ def train(
     early_stopping: int | None = typer.Option(
         None,
         min=1,
-        help="Stop after this many epochs without better validation accuracy, keep the best.",
+        help="Stop after this many epochs without better validation accuracy (with --select-by: under attack), keep "
+        "the best.",
         rich_help_panel=TRAINING,
     ),
     select_by: str | None = typer.Option(
@@ -229,5 +230,7 @@ def report(output: Path, seconds: float, console: Console) -> None:
 
     metrics = Metrics.load(output / "metrics.json")
     accuracy = "" if metrics.validation_accuracy is None else f", validation accuracy {metrics.validation_accuracy:.1%}"
+    if metrics.robust_validation_accuracy is not None:
+        accuracy += f", {metrics.robust_validation_accuracy:.1%} under attack"
     console.print(f"{metrics.steps} steps in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
     console.print(f"Next: rosewood evaluate {output}", highlight=False)

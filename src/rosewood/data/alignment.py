@@ -17,6 +17,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from rosewood.data.tokenize import quiet
 from rosewood.data.words import WORD, Words
 from rosewood.errors import DataError, closest
 
@@ -97,7 +98,8 @@ def with_substitutes(
             found.append({key: [getattr(entry, key) for entry in entries] for key in KEYS})
         return {SUBSTITUTES: found}
 
-    return dataset.map(align, batched=True, desc="substitutes")
+    with quiet(len(dataset)):
+        return dataset.map(align, batched=True, desc="substitutes")
 
 
 class Aligner:

@@ -30,7 +30,7 @@ def tokenize(
         encoded = dict(tokenizer(*texts, truncation=True, max_length=max_length))
         return {**encoded, "labels": batch["label"], "length": [len(ids) for ids in encoded["input_ids"]]}
 
-    with _quiet(len(dataset)):
+    with quiet(len(dataset)):
         encoded = dataset.map(encode, batched=True, remove_columns=dataset.column_names, desc="tokenize")
     share = _cut_share(dataset, task, tokenizer, encoded, max_length)
     if share > _CUT_SHARE:
@@ -42,7 +42,7 @@ def tokenize(
 
 
 @contextmanager
-def _quiet(rows: int) -> Iterator[None]:
+def quiet(rows: int) -> Iterator[None]:
     """No progress bar for what is done before anybody could read it."""
     if rows > _QUICK or datasets.are_progress_bars_disabled():
         yield

@@ -15,6 +15,7 @@ from torch.nn import functional
 from rosewood import draws
 from rosewood.data.alignment import SUBSTITUTES, Pieces
 from rosewood.divergence import divergence_problems, forward_kl
+from rosewood.errors import RunError
 from rosewood.modes import evaluating
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.sites import Change, Place, Site, real_tokens, site_problems
@@ -46,7 +47,7 @@ class SynonymHull(Perturbation):
     The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon` names them:
     `counter-fitted`, `wordnet`, `roget` or a JSON file (none: counter-fitted where the data folder has it, as in the
     papers, otherwise roget). RIFT's code looks words up as they are written, so that capitalised ones have no
-    substitutes (`exact_case`). A word has at most `slots` choices, itself included. `pieces="single"` has only words
+    substitutes (`exact_case`). Of a pair, the words of `field` are replaced (none: the last text). A word has at most `slots` choices, itself included. `pieces="single"` has only words
     and substitutes of one token, as that code, "equal" those of equally many, "any" all of them.
 
     Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
@@ -65,6 +66,7 @@ class SynonymHull(Perturbation):
     at: Place = "encoder"
     lexicon: str | None = None
     exact_case: bool = False
+    field: str | None = None
     slots: Annotated[int, Field(ge=2)] = 10
     pieces: Pieces = "any"
 
@@ -104,19 +106,24 @@ class HullClimber(Perturber):
         self._weights: Tensor | None = None
 
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+        if SUBSTITUTES not in batch:
+            raise RunError(
+                f"synonym_hull replaces words, and the batch does not say by which: add {SUBSTITUTES!r} to all training "
+                "examples with rosewood.with_substitutes"
+            )
         self._weights = self.worst(call, batch)
         return self.again(call, batch)
 
     def again(self, call: Call, batch: Batch) -> Output:
         assert self._weights is not None, "view comes first"
-        mixture = Mixture(batch)
+        mixture = Mixture(batch, self.settings.slots)
         with self._place.changed(mixture.of(self._embedded(call, batch), self._weights)):
             return call(batch)
 
     def worst(self, call: Call, batch: Batch) -> Tensor:
         """The weights of the choices of each word, `(batch, tokens, slots)`."""
-        mixture = Mixture(batch)
-        choices = mixture.choices(self.settings.slots)
+        mixture = Mixture(batch, self.settings.slots)
+        choices = mixture.choices()
         with evaluating(self._model):
             with torch.no_grad():
                 target = call(batch).predictions() if self.settings.loss == "kl" else None
@@ -144,7 +151,7 @@ class HullClimber(Perturber):
 
     def _initial(self, batch: Batch, choices: Tensor) -> Tensor:
         dtype = torch.promote_types(self._place.dtype, torch.float32)
-        lengths = real_tokens(batch).sum(1).to(dtype)
+        lengths = real_tokens(batch).sum(1).clamp(min=1).to(dtype)  # an empty text may have no token at all
         scores = draws.normal(batch, *choices.shape[1:], dtype=dtype)
         return scores * (2 / (lengths * self.settings.slots)).sqrt()[:, None, None]
 
@@ -153,7 +160,7 @@ class HullClimber(Perturber):
         return loss * output.prediction_count()
 
     def _penalty(self, scores: Tensor, choices: Tensor, mixture: Mixture) -> Tensor:
-        entropies = choice_entropies(scores, choices)[mixture.is_word]
+        entropies = choice_entropies(scores, choices) * mixture.is_word
         divisor = ENTROPY_DIVISOR if self.settings.entropy_norm == "constant" else mixture.is_word.numel()
         return self.settings.entropy_weight / divisor * entropies.sum()
 
@@ -170,18 +177,20 @@ def choice_entropies(scores: Tensor, choices: Tensor) -> Tensor:
 
 
 class Mixture:
-    """The substitutes of a batch, and how much of them every place gets."""
+    """The substitutes of a batch, and how much of them every place gets; a word's choices beyond `slots` get nothing."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, slots: int) -> None:
         found: Mapping[str, Tensor] = batch[SUBSTITUTES]
-        self._slots, self._shares, self._words = found["slots"], found["shares"], found["words"]
+        inside = found["slots"] < slots
+        self._count = slots
+        self._slots, self._shares, self._words = found["slots"] * inside, found["shares"] * inside, found["words"]
         places = torch.arange(self._words.shape[1], device=self._words.device)
         self.is_word = self._words == places  # the first token of a word, or one that belongs to none
 
-    def choices(self, slots: int) -> Tensor:
+    def choices(self) -> Tensor:
         """Which slots each token's word has, `(batch, tokens, slots)`."""
         count, _, length = self._slots.shape
-        found = torch.zeros(count, length, slots, dtype=torch.bool, device=self._slots.device)
+        found = torch.zeros(count, length, self._count, dtype=torch.bool, device=self._slots.device)
         found.scatter_(2, self._slots.transpose(1, 2), True)
         found[..., 0] = True
         return found

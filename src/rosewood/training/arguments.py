@@ -85,18 +85,17 @@ def check_optimizer(recipe: Recipe, arguments: TrainingArguments, another_is_giv
         )
 
 
-def check_substitutes(recipe: Recipe, data: Any) -> bool:
-    """Whether the training data say what may stand in for their words; they must, if the recipe replaces some."""
-    needed = recipe.needs_substitutes()
-    if not hasattr(data, "__getitem__") or len(data) == 0:
-        return needed
-    there = SUBSTITUTES in data[0]
-    if needed and not there:
+def check_substitutes(recipe: Recipe, data: Any) -> None:
+    """Training data must say what may stand in for their words; of streams, the first batch tells."""
+    try:
+        there = SUBSTITUTES in data[0]
+    except (IndexError, NotImplementedError, TypeError):
+        return
+    if not there:
         raise RecipeError(
             f"recipe {recipe.name} replaces words, and the training data do not say by which: add the column "
             f"{SUBSTITUTES!r} with rosewood.with_substitutes"
         )
-    return there
 
 
 def check_modules_beside(recipe: Recipe, beside: Collection[str], optimizer_is_given: bool) -> None:

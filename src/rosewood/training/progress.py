@@ -7,7 +7,12 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-SHOWN = {"loss": "loss {:.3f}", "kept_share": "kept {:.2f}", "eval_accuracy": "val {:.1%}"}
+SHOWN = {
+    "loss": "loss {:.3f}",
+    "kept_share": "kept {:.2f}",
+    "eval_accuracy": "val {:.1%}",
+    "eval_robust_accuracy": "robust {:.1%}",
+}
 
 
 class TrainingProgress(TrainerCallback):
@@ -35,6 +40,9 @@ class TrainingProgress(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         self._facts |= {key: SHOWN[key].format(value) for key, value in (logs or {}).items() if key in SHOWN}
         self._bar.update(self._task, facts="  ".join(self._facts.values()))
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any] | None = None, **_: Any) -> None:
+        self.on_log(args, state, control, metrics)  # with what other callbacks have added
 
     def close(self) -> None:
         """Leave the bar as it stands, also when training ended by an exception."""

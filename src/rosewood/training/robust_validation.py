@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from rich import get_console
+from rich.console import Console
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from rosewood.attacks.search.estimate import robust_accuracy
@@ -28,15 +30,17 @@ class RobustValidation(TrainerCallback):
         tokenizer: PreTrainedTokenizerBase,
         attack: Attack,
         lexicon: Lexicon | None,
+        field: str | None,
         examples: int,
         max_length: int,
     ) -> None:
         self._data, self._tokenizer, self._attack, self._lexicon = data, tokenizer, attack, lexicon
-        self._examples, self._max_length = examples, max_length
+        self._field, self._examples, self._max_length = field, examples, max_length
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         metrics: dict[str, float] = kwargs["metrics"]
-        with torch.random.fork_rng():
+        console = get_console() if state.is_world_process_zero else Console(quiet=True)
+        with torch.random.fork_rng(), console.status(f"{self._attack.name} on validation data"):
             summary = robust_accuracy(
                 kwargs["model"],
                 self._tokenizer,
@@ -44,6 +48,7 @@ class RobustValidation(TrainerCallback):
                 self._attack,
                 examples=self._examples,
                 lexicon=self._lexicon,
+                field=self._field,
                 max_length=self._max_length,
                 progress=False,
             )

@@ -252,9 +252,10 @@ def _trainer(
         encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
     choosing: list[TrainerCallback] = []
     if plan.select_by is not None:
-        attack, lexicon = choose_attack(plan.select_by), None if words is None else words.lexicon
-        examples = (data["validation"], tokenizer, attack, lexicon, plan.select_examples, plan.max_length)
-        choosing.append(RobustValidation(*examples))
+        lexicon = None if words is None else words.lexicon
+        field = None if words is None or words.hull is None else words.hull.field
+        attack = (choose_attack(plan.select_by), lexicon, field, plan.select_examples, plan.max_length)
+        choosing.append(RobustValidation(data["validation"], tokenizer, *attack))
     if plan.early_stopping is not None:  # looks at what robust validation adds
         choosing.append(EarlyStoppingCallback(plan.early_stopping))
     arguments = _arguments(plan, output, has_validation="validation" in data)
@@ -262,6 +263,11 @@ def _trainer(
         raise RunError(
             "training.fsdp divides a model over several processes, and this is one alone: start it with "
             "torchrun --nproc_per_node 2 -m rosewood train ..., or leave training.fsdp out"
+        )
+    if arguments.fsdp and plan.select_by is not None:
+        raise RunError(
+            "--select-by gives each process examples of its own to attack, and training.fsdp divides the model over "
+            "all of them: leave one of the two out"
         )
     trainer = RobustTrainer(
         model=model,
@@ -274,7 +280,7 @@ def _trainer(
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[SaveAndStop(minutes), TrainingProgress(plan.recipe.name), *choosing],
+        callbacks=[SaveAndStop(minutes), *choosing, TrainingProgress(plan.recipe.name)],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -336,7 +342,8 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
     clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
     if clash:
         raise RunError(f"a run sets these itself: {', '.join(clash)}")
-    fixed = {"output_dir": str(output / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
+    # A whole path, since a checkpoint remembers the best one by it, and a run may be resumed from another folder.
+    fixed = {"output_dir": str(output.resolve() / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
     try:
         return TrainingArguments(**(defaults | settings | fixed))
     except Exception as error:  # transformers checks as it goes, and says so with whatever comes up
@@ -379,12 +386,13 @@ def _save_model(trainer: RobustTrainer, output: Path, what: str) -> None:
 
 
 def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:
-    """Validation of the weights that are kept; the last epoch's serves, unless the best were loaded since."""
+    """Validation of the weights that are kept: those of the last step, unless better ones were loaded since."""
     if trainer.eval_dataset is None:
         return {}
-    last = next((entry for entry in reversed(trainer.state.log_history) if "eval_loss" in entry), None)
-    fresh = last is not None and last["step"] == trainer.state.global_step
-    return last if last is not None and fresh and not trainer.args.load_best_model_at_end else trainer.evaluate()
+    loaded = trainer.args.load_best_model_at_end and trainer.state.best_model_checkpoint is not None
+    kept = trainer.state.best_global_step if loaded else trainer.state.global_step
+    seen = [entry for entry in trainer.state.log_history if "eval_loss" in entry and entry["step"] == kept]
+    return seen[-1] if seen else trainer.evaluate()
 
 
 def _peak_memory() -> int:

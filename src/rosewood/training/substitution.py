@@ -55,6 +55,7 @@ class Substitution:
             tokenizer,
             surface,
             task.text,
+            self.hull.field,
             max_length=max_length,
             slots=self.hull.slots,
             pieces=self.hull.pieces,

@@ -99,7 +99,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _take_substitutes(self) -> None:
         """Let the words' substitutes, which no model takes, come with the batches."""
-        if check_substitutes(self.recipe, self.train_dataset):
+        if self.recipe.needs_substitutes():
+            check_substitutes(self.recipe, self.train_dataset)
             self.data_collator: Any = SubstituteCollator(self.data_collator)
 
     def _set_signature_columns_if_needed(self) -> None:
