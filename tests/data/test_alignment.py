@@ -223,6 +223,16 @@ def test_examples_without_substitutes_are_collated_as_ever() -> None:
     }
 
 
+def test_no_progress_bar_for_a_few_texts(capfd: pytest.CaptureFixture[str]) -> None:
+    aligned(tiny_tokenizer(), ["a great film"])
+    assert capfd.readouterr().err == ""
+
+
+def test_a_text_without_words_or_without_tokens_has_no_substitutes(tokenizer: Any) -> None:
+    for example in aligned(tokenizer, ["", " ", "?!", "..."]):
+        assert not entries_of(example)
+
+
 def test_what_cannot_be_aligned_is_refused() -> None:
     tokenizer = tiny_tokenizer()
     data = encoded(tokenizer, ["a great film with music"])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import IterableDataset, default_collate
 
 from architectures import ARCHITECTURES, PaddedEosData
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
-from rosewood.errors import RecipeError
+from rosewood.errors import RecipeError, RunError
 from rosewood.perturbations.synonym_hull import HullClimber, Mixture, SynonymHull, choice_weights
 from rosewood.protocol import Output
 from rosewood.training.trainer import RobustTrainer
@@ -194,6 +194,32 @@ def test_without_substitutes_the_view_is_the_input() -> None:
     assert torch.equal(climber.worst(caller(model), batch)[..., 0], torch.ones(6, 8, dtype=torch.float64))
 
 
+def test_choices_beyond_the_slots_count_for_nothing() -> None:
+    """Data may be aligned with more slots than the recipe has: only the first, which are the best, are mixed."""
+    model = tiny_bert(initializer_range=0.5, dropout=0.0).train()
+
+    def first_ones(row: int) -> dict[str, Any]:
+        columns = DATA[row][SUBSTITUTES]
+        inside = [i for i, slot in enumerate(columns["slot"]) if slot < 2]
+        return {**DATA[row], SUBSTITUTES: {key: [values[i] for i in inside] for key, values in columns.items()}}
+
+    fewer = SubstituteCollator(default_collate)([first_ones(i) for i in range(6)])
+    views = []
+    for batch in (BATCH, fewer):
+        torch.manual_seed(0)
+        climber = HullClimber(SynonymHull(slots=2, steps=3), model)
+        views.append(climber.view(caller(model), batch, NOTHING).logits)
+    torch.testing.assert_close(*views, rtol=0, atol=1e-12)
+    assert (views[0] - model(**PLAIN).logits).abs().max() > 1e-3
+
+
+def test_a_text_without_any_token_gives_numbers() -> None:
+    mask = BATCH["attention_mask"].clone()
+    mask[0] = 0
+    climber = HullClimber(SynonymHull(), tiny_bert())
+    assert climber._initial({**BATCH, "attention_mask": mask}, Mixture(BATCH, 10).choices()).isfinite().all()
+
+
 def test_weights_sum_to_one_and_are_zero_where_there_is_no_choice() -> None:
     model = tiny_bert().train()
     weights = HullClimber(SynonymHull(), model).worst(caller(model), BATCH)
@@ -255,6 +281,19 @@ def test_all_weight_on_one_substitute_is_the_text_that_has_it(architecture: Any,
     expected = model(**{**plain, "input_ids": ids}).logits
     torch.testing.assert_close(climber.again(caller(model), batch).logits, expected, rtol=0, atol=1e-9)
     assert (model(**plain).logits - expected).abs().max() > 1e-7
+
+
+class Stream(IterableDataset):
+    def __iter__(self) -> Any:
+        return (TinyData()[i] for i in range(8))
+
+
+def test_a_stream_without_substitutes_is_refused_at_its_first_batch(tmp_path: Any) -> None:
+    trainer = RobustTrainer(
+        model=tiny_bert(), args=arguments(tmp_path, max_steps=1), train_dataset=Stream(), recipe="adv-base"
+    )
+    with pytest.raises(RunError, match=r"the batch does not say by which.*with_substitutes"):
+        trainer.train()
 
 
 def test_training_data_without_substitutes_are_refused(tmp_path: Any) -> None:

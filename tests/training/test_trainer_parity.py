@@ -1,10 +1,12 @@
 """RobustTrainer with the recipe `vanilla` is transformers.Trainer, bit for bit."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import IterableDataset
 from transformers import (
     BertConfig,
     BertForQuestionAnswering,
@@ -240,3 +242,20 @@ def test_an_absent_attention_mask_lets_the_model_attend_to_padding(tmp_path: Pat
     assert not list(differing(weights(without.model), expected))
     assert list(differing(weights(trained("advembed", tmp_path, data=Padded(), max_steps=3).model), expected))
     assert without.evaluate(Padded())["eval_loss"] == without.evaluate(Unmasked())["eval_loss"]
+
+
+class Stream(IterableDataset):
+    """Examples that come one after the other; nobody knows how many."""
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        data = TinyData()
+        return (data[i] for i in range(len(data)))
+
+
+def test_a_stream_of_training_data(tmp_path: Path) -> None:
+    trainers: list[Any] = []
+    for cls in (Trainer, RobustTrainer):
+        torch.manual_seed(3)
+        trainers.append(cls(model=tiny_bert(), args=arguments(tmp_path, max_steps=5), train_dataset=Stream()))
+        trainers[-1].train()
+    assert not list(differing(weights(trainers[0].model), weights(trainers[1].model)))

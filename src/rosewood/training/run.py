@@ -343,7 +343,12 @@ def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArgume
     if clash:
         raise RunError(f"a run sets these itself: {', '.join(clash)}")
     # A whole path, since a checkpoint remembers the best one by it, and a run may be resumed from another folder.
-    fixed = {"output_dir": str(output.resolve() / "checkpoints"), "seed": plan.seed, "report_to": "none", "disable_tqdm": True}
+    fixed = {
+        "output_dir": str(output.resolve() / "checkpoints"),
+        "seed": plan.seed,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
     try:
         return TrainingArguments(**(defaults | settings | fixed))
     except Exception as error:  # transformers checks as it goes, and says so with whatever comes up

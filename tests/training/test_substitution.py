@@ -1,0 +1,104 @@
+"""A run with a synonym recipe: which lexicon it takes, which words it replaces, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rosewood.data.alignment import SUBSTITUTES
+from rosewood.data.lexicon import Lexicon
+from rosewood.data.loading import task_from_files
+from rosewood.data.tokenize import tokenize
+from rosewood.errors import DataError, RunError
+from rosewood.recipe import load_recipe
+from rosewood.results import RunInfo
+from rosewood.training.run import Plan, resume_run, start_run
+from rosewood.training.substitution import Substitution
+from tiny_text import save_tiny_checkpoint, tiny_tokenizer
+
+WORDS = {"good": ["nice", "fine"], "film": ["movie"]}
+
+
+def lexicon_file(folder: Path, words: dict[str, list[str]], name: str = "words.json") -> Path:
+    (folder / name).write_text(json.dumps(words), encoding="utf-8")
+    return folder / name
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    rows = [f"a {'good' if i % 2 else 'bad'} film {'abcdefgh'[i % 8]},{i % 2}" for i in range(20)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    changes = {"perturbation.steps": 1, "perturbation.lexicon": str(lexicon_file(tmp_path, WORDS))}
+    return Plan(
+        recipe=load_recipe("adv-base", changes),
+        task=task_from_files(tmp_path / "train.csv", None, text_columns=["text"], label_column="label"),
+        model=str(save_tiny_checkpoint(tmp_path / "tiny")),
+        max_length=24,
+        arguments={"max_steps": 2, "per_device_train_batch_size": 4},
+    )
+
+
+def terms(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line)["terms"] for line in (run / "history.jsonl").read_text().splitlines()]
+
+
+def test_the_lexicon_decides_what_a_run_computes(plan: Plan, tmp_path: Path) -> None:
+    info = start_run(plan, tmp_path / "one")
+    assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
+    other = lexicon_file(tmp_path, {"good": ["nice"], "film": ["show"]}, "other.json")
+    start_run(replace(plan, recipe=load_recipe(plan.recipe, {"perturbation.lexicon": str(other)})), tmp_path / "other")
+    one, two = terms(tmp_path / "one")[0], terms(tmp_path / "other")[0]
+    assert one["ce"] == two["ce"] and one["synonym_hull_kl"] != two["synonym_hull_kl"] > 0
+
+
+def test_a_lexicon_that_has_changed_is_noticed_on_resuming(plan: Plan, tmp_path: Path) -> None:
+    info = start_run(plan, tmp_path / "run")
+    info.model_copy(update={"status": "interrupted"}).save(tmp_path / "run" / "run.json")
+    lexicon_file(tmp_path, {**WORDS, "bad": ["awful"]})
+    with pytest.raises(RunError, match="the lexicon data has changed"):
+        resume_run(tmp_path / "run")
+    assert RunInfo.load(tmp_path / "run" / "run.json").status == "interrupted"
+
+
+def test_a_recipe_that_replaces_no_words_needs_no_lexicon() -> None:
+    assert Substitution.of(load_recipe("vanilla"), None, None) is None
+    assert Substitution.of(load_recipe("rose-ensemble"), "typos", None) is None
+
+
+def test_an_attack_takes_the_lexicon_of_the_recipe(plan: Plan, tmp_path: Path) -> None:
+    found = Substitution.of(plan.recipe, "pwws", None)
+    assert found is not None and found.lexicon.fingerprint == Lexicon.of(WORDS).fingerprint
+    (tmp_path / "wordsub").mkdir()
+    lexicon_file(tmp_path / "wordsub", {"a": ["b"]}, "counterfitted_neighbors.json")
+    chosen = Substitution.of(load_recipe("vanilla"), "pwws", str(tmp_path))
+    assert chosen is not None and chosen.hull is None and chosen.lexicon.name == "counter-fitted"
+
+
+def test_an_unknown_lexicon_is_refused_before_anything_starts(plan: Plan, tmp_path: Path) -> None:
+    recipe = load_recipe(plan.recipe, {"perturbation.lexicon": "rogt"})
+    with pytest.raises(DataError, match=r"unknown lexicon 'rogt'.*roget"):
+        start_run(replace(plan, recipe=recipe), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("field", "side"), [(None, 1), ("hypothesis", 1), ("premise", 0)])
+def test_of_a_pair_one_text_changes(field: str | None, side: int, tmp_path: Path) -> None:
+    rows = "premise,hypothesis,label\n" + "a good film,a good film,1\nno good,a film,0\n"
+    (tmp_path / "pairs.csv").write_text(rows, encoding="utf-8")
+    columns = ["premise", "hypothesis"]
+    task = task_from_files(tmp_path / "pairs.csv", tmp_path / "pairs.csv", text_columns=columns, label_column="label")
+    data = Dataset.from_dict({"premise": ["a good film"], "hypothesis": ["a good film"], "label": [1]})
+    changes: dict[str, Any] = {"perturbation.lexicon": str(lexicon_file(tmp_path, WORDS)), "perturbation.field": field}
+    words = Substitution.of(load_recipe("adv-base", changes), None, None)
+    assert words is not None
+    tokenizer = tiny_tokenizer()
+    aligned = words.aligned(tokenize(data, task, tokenizer, 32), data, task, tokenizer, 32)
+    assert set(aligned.column_names) >= {"input_ids", "token_type_ids", "labels", SUBSTITUTES}
+    assert not {"premise", "hypothesis"} & set(aligned.column_names)
+    types = aligned[0]["token_type_ids"]
+    assert {types[place] for place in aligned[0][SUBSTITUTES]["place"]} == {side}
