@@ -47,8 +47,9 @@ class SynonymHull(Perturbation):
     The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon` names them:
     `counter-fitted`, `wordnet`, `roget` or a JSON file (none: counter-fitted where the data folder has it, as in the
     papers, otherwise roget). RIFT's code looks words up as they are written, so that capitalised ones have no
-    substitutes (`exact_case`). Of a pair, the words of `field` are replaced (none: the last text). A word has at most `slots` choices, itself included. `pieces="single"` has only words
-    and substitutes of one token, as that code, "equal" those of equally many, "any" all of them.
+    substitutes (`exact_case`). Of a pair, the words of `field` are replaced (none: the last text). A word has at most
+    `slots` choices, itself included. `pieces="single"` has only words and substitutes of one token, as that code,
+    "equal" those of equally many, "any" all of them.
 
     Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
     which texts share a batch. All tokens of a word share its weights.
@@ -108,8 +109,8 @@ class HullClimber(Perturber):
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
         if SUBSTITUTES not in batch:
             raise RunError(
-                f"synonym_hull replaces words, and the batch does not say by which: add {SUBSTITUTES!r} to all training "
-                "examples with rosewood.with_substitutes"
+                f"synonym_hull replaces words, and the batch does not say by which: add {SUBSTITUTES!r} to all "
+                "training examples with rosewood.with_substitutes"
             )
         self._weights = self.worst(call, batch)
         return self.again(call, batch)
@@ -144,10 +145,17 @@ class HullClimber(Perturber):
 
     def _embedded(self, call: Call, batch: Batch) -> Tensor:
         """The vectors of all layers of substitutes, `(batch, tokens, layers, hidden)`."""
-        layers = batch[SUBSTITUTES]["tokens"].unbind(1)
+        tokens: Tensor = batch[SUBSTITUTES]["tokens"]
+        count, layers, _ = tokens.shape
+        # As one batch: every look-up has a gradient as large as the vocabulary, which layer by layer costs seconds.
+        repeated = {
+            name: value.repeat_interleave(layers, 0)
+            for name, value in batch.items()
+            if isinstance(value, Tensor) and value.shape[:1] == (count,)
+        }
         # The bare model: a wrapper for several processes would wait for the rest of the forward.
-        forwards = [partial(call, {**batch, "input_ids": ids}, self._model) for ids in layers]
-        return torch.stack([self._place.reached(forward) for forward in forwards], dim=2)
+        forward = partial(call, {**batch, **repeated, "input_ids": tokens.flatten(0, 1)}, self._model)
+        return self._place.reached(forward).unflatten(0, (count, layers)).transpose(1, 2).contiguous()
 
     def _initial(self, batch: Batch, choices: Tensor) -> Tensor:
         dtype = torch.promote_types(self._place.dtype, torch.float32)
@@ -177,7 +185,7 @@ def choice_entropies(scores: Tensor, choices: Tensor) -> Tensor:
 
 
 class Mixture:
-    """The substitutes of a batch, and how much of them every place gets; a word's choices beyond `slots` get nothing."""
+    """The substitutes of a batch, and how much of them every place gets; choices beyond `slots` get nothing."""
 
     def __init__(self, batch: Batch, slots: int) -> None:
         found: Mapping[str, Tensor] = batch[SUBSTITUTES]
