@@ -100,7 +100,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
     def step(batch: dict[str, Any]) -> None:
         if recipe.needs_substitutes():
             batch = with_substitutes(batch)
-        trainer.get_batch_samples(iter([batch]), 1, model.device)
+        trainer.get_batch_samples(iter([batch]), 1, next(model.parameters()).device)
         trainer.training_step(model, batch)
         trainer._get_grad_norm(model, trainer._clip_grad_norm(model))
         trainer.optimizer.step()
@@ -113,7 +113,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
 class Passes:
     """Times a forward, a full backward and a backward to the inputs only."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model.train()
 
     def measure(self, batch: dict[str, torch.Tensor]) -> tuple[float, float, float]:

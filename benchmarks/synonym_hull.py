@@ -71,7 +71,7 @@ class Strength:
         with torch.no_grad():
             self.clean = torch.cat([self.call(batch).logits for batch in self.batches])
 
-    def call(self, batch: Any, other: Any = None) -> Output:
+    def call(self, batch: Any, model: Any = None) -> Output:
         found = self.model(**{key: value for key, value in batch.items() if key != SUBSTITUTES})
         return Output(found.loss, found.logits)
 
@@ -157,7 +157,7 @@ def memory(arguments: argparse.Namespace) -> None:
             use_cpu=True,
         )
         began = time.perf_counter()
-        OneBatch(model, settings, recipe=recipe, train_dataset=examples).train()  # type: ignore[arg-type]
+        OneBatch(model, settings, recipe=recipe, train_dataset=examples).train()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     Console().print(
         f"{arguments.recipe}: one step of {BATCH} x {LENGTH} tokens, {LAYERS + 1} choices a word, two steps uphill: "
