@@ -21,6 +21,10 @@ class RunError(RosewoodError):
     """A run directory that cannot be written, read or continued."""
 
 
+class ExperimentError(RosewoodError):
+    """An experiment file that cannot be run as it stands."""
+
+
 def closest(name: str, known: list[str]) -> str:
     """A sentence ending that suggests the nearest known names, for use after "unknown ...: NAME"."""
     from difflib import get_close_matches

@@ -382,3 +382,59 @@ class FinishedBlock(_Part):
     number: Count
     seconds: Annotated[float, Field(ge=0)]
     examples: list[AttackedExample]
+
+
+class CellResult(_Result):
+    """What `result.json` says of a finished cell of an experiment."""
+
+    fingerprint: str  # of everything that decides the figures
+    label: str  # what the experiment calls the recipe
+    task: str
+    model: str
+    seed: int
+    steps: Count
+    validation_accuracy: Share | None
+    training_seconds: Annotated[float, Field(ge=0)] | None
+    data: dict[str, str]  # split -> fingerprint of what was trained on
+    evaluation: Evaluation
+    versions: dict[str, str] = Field(default_factory=installed_versions)
+
+
+CellState = Literal["waiting", "running", "interrupted", "failed", "finished"]
+
+
+class ComparedCell(_Part):
+    """A cell of an experiment, and how far it is."""
+
+    name: str  # of its folder
+    label: str
+    task: str
+    model: str
+    seed: int
+    state: CellState
+    error: str | None = None
+
+
+class ComparedFigure(_Part):
+    """A figure of one recipe over its seeds, against the baseline and against a paper."""
+
+    model: str
+    on: str  # the suite or the task that the model was evaluated on
+    label: str
+    figure: str
+    values: dict[int, float]  # seed -> value, as a share
+    mean: float
+    deviation: float | None  # of the sample; None for a single seed
+    interval: tuple[float, float] | None  # 95 %, of the mean over seeds (Student's t), or of the single run (Wilson)
+    p: Share | None = None  # Welch's one-tailed t-test that it is better than the baseline
+    p_adjusted: Share | None = None  # by Holm's method, for all tests of its table
+    published: float | None = None  # as a share
+
+
+class Comparison(_Result):
+    """What `results.json` says of an experiment: nothing in it depends on when, or in how many goes, it was run."""
+
+    experiment: str
+    baseline: str | None
+    figures: list[ComparedFigure]
+    cells: list[ComparedCell]

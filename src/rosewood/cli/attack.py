@@ -207,31 +207,20 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
 
 def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
     """What the attack needs, and an encoder to compare texts with if there is one."""
-    from rosewood.attacks.search.resources import Resources
-    from rosewood.data.lexicon import Lexicon
-    from rosewood.data.loading import load_split
-    from rosewood.data.trigram import Trigram
-    from rosewood.processes import is_first
+    from dataclasses import replace
 
-    needed = orders.attack.needs()
-    words = model = None
-    if "lexicon" in needed:
-        words = Lexicon.named(orders.lexicon, folder)
-    if "language_model" in needed:
-        texts = load_split(task, "train", folder)
-        with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):
-            model = Trigram.fit(text for field in task.text for text in texts[field])
-    return Resources(words, model, encoder=_encoder(required="encoder" in needed))
+    from rosewood.attacks.search.provisions import provisions
+
+    found = provisions(orders.attack, task, folder, orders.lexicon)
+    return found if found.encoder else replace(found, encoder=_encoder())
 
 
-def _encoder(required: bool) -> Encoder | None:
+def _encoder() -> Encoder | None:
     from rosewood.data.encoder import SentenceEncoder
 
     try:
         return SentenceEncoder.load()
     except DataError:
-        if required:
-            raise
         return None
 
 

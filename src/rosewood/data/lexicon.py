@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rosewood.data.antonyms import Pair, antonyms
+from rosewood.data.file_identity import file_digest
 from rosewood.errors import AbsentError, DataError, closest
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
@@ -132,6 +133,16 @@ class Lexicon:
 def lexicon_names() -> list[str]:
     """The names that `Lexicon.named` knows."""
     return list(_BY_NAME)
+
+
+def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None) -> str:
+    """A name for what `Lexicon.named` would give, without building it: with the hash of a lexicon that is a file."""
+    folder = data_dir or os.environ.get("ROSEWOOD_DATA")
+    published = Path(folder) / COUNTER_FITTED if folder else None
+    file = published if name in (None, "counter-fitted") else Path(name)
+    if file is not None and file.is_file():
+        return f"{name or 'counter-fitted'} {file_digest(file)}"
+    return name or "roget"
 
 
 def _default(data_dir: str | Path | None) -> Lexicon:

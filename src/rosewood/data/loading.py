@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rosewood.data.embedded import embedded_file, embedded_table
 from rosewood.data.examples import examples
+from rosewood.data.file_identity import file_digest
 from rosewood.data.files import is_file, read_file
 from rosewood.data.hub import read_hub
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
@@ -60,6 +61,31 @@ def origin(task: Task, split: str, data_dir: str | Path | None = None) -> str:
     if isinstance(source, HubSource):
         return f"hub: {' '.join(filter(None, [source.dataset, source.config, source.split]))}"
     return f"package: {source.package} ({source.part})"
+
+
+def needs_hub(task: Task, split: str, data_dir: str | Path | None = None) -> bool:
+    """Whether `load_split` would ask the Hub; a split that is nowhere to be found is an AbsentError."""
+    rule = task.split(split).carve
+    return isinstance(_source(task, rule.source if rule else split, _root(data_dir)), HubSource)
+
+
+def source_identity(task: Task, split: str, data_dir: str | Path | None = None) -> str:
+    """A hash that changes when `load_split` would give other rows, without reading them as data.
+
+    Of a data set on the Hub only the name and the revision count; a split that is not at hand is "absent".
+    """
+    root, rule = _root(data_dir), task.split(split).carve
+    name = rule.source if rule else split
+    try:
+        source = _source(task, name, root)
+        files = _files(source, root) if isinstance(source, FolderSource) else []
+        files += [embedded_file(source.package)] if isinstance(source, EmbeddedSource) else []
+    except AbsentError:
+        return "absent"
+    taken = task.carved_from(name)
+    parts: list[Any] = [split, source.model_dump(mode="json"), [file_digest(file) for file in files]]
+    parts += [taken and taken.model_dump(mode="json"), task.text, task.labels, task.replace]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def fingerprint(dataset: datasets.Dataset) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +66,12 @@ def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[E
     if not folders:
         raise RunError("a table needs at least one run.")
     runs = [_load(Path(folder), suite) for folder in folders]
+    check_comparable(runs)
+    return runs
+
+
+def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
+    """Runs stand in one table only if they were evaluated alike, on the same data."""
     suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
     if len(suites) > 1:
         raise RunError(
@@ -82,15 +89,20 @@ def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[E
                 f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so that their "
                 "means do not compare: evaluate both again."
             )
-    return runs
 
 
-def compared(runs: Sequence[EvaluatedRun], baseline: str | None = None) -> list[Grid]:
-    """The table of methods; with a baseline, also the differences on the same examples."""
+Published = Mapping[str, Mapping[str, float | None]]
+"""Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
+
+
+def compared(
+    runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
+) -> list[Grid]:
+    """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples."""
     methods = _by_method(runs)
     if baseline is not None and baseline not in methods:
         raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
-    found = [_methods(methods, baseline)]
+    found = [_methods(methods, baseline, published or {})]
     if baseline is not None:
         found.append(_paired(methods, baseline))
     return [grid for grid in found if grid.rows]
@@ -136,10 +148,10 @@ def _check_seeds(one: EvaluatedRun, other: EvaluatedRun) -> None:
         )
 
 
-def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None) -> Grid:
+def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
     values = {method: _figures(runs) for method, runs in methods.items()}
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
-    marks = {} if baseline is None else _over_seeds(values, baseline)
+    marks = {} if baseline is None else _marks(values, baseline)
     aggregates = {method: _aggregates(runs, methods.get(baseline or "")) for method, runs in methods.items()}
     ranks = _ranks(methods)
     extra = list(dict.fromkeys(name for found in aggregates.values() for name in found))
@@ -151,7 +163,31 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
         rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
     some = next(iter(methods.values()))[0].evaluation
     header = ["method", "seeds", *(_heading(some, column) for column in columns), *extra]
-    return Grid(_title(methods), [*header, *(["rank"] if ranks else [])], rows, _caption(methods, baseline, marks))
+    keys = ["", "", *map(one_line, [*columns, *extra])]
+    if ranks:
+        header, keys = [*header, "rank"], [*keys, "rank"]
+    grid = Grid(_title(methods), header, rows, _caption(methods, baseline, marks))
+    return _beside(grid, keys, published) if published else grid
+
+
+def one_line(column: str) -> str:
+    """A column as a file names it."""
+    return " ".join(column.split())
+
+
+def _beside(grid: Grid, keys: Sequence[str], published: Published) -> Grid:
+    """The grid with a column of published figures after each that some method has one for."""
+    given = {key for figures in published.values() for key in figures}
+    header, rows = [], [list[str]() for _ in grid.rows]
+    for place, key in enumerate(keys):
+        header += [grid.header[place], *([f"paper\n{key}"] if key in given else [])]
+        for row, new in zip(grid.rows, rows, strict=True):
+            new.append(row[place])
+            if key in given:
+                value = published.get(row[0], {}).get(key)
+                new.append("unknown" if value is None else percent(value))
+    caption = f"{grid.caption} Paper: as published; unknown: not reported, or not at hand."
+    return replace(grid, header=header, rows=rows, caption=caption)
 
 
 def _heading(evaluation: Evaluation, column: str) -> str:
@@ -199,12 +235,13 @@ def _figures(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
     """Column -> its figure in each run; a suite over several tasks has columns for each."""
     found: dict[str, list[Figure]] = {}
     for run in runs:
-        for column, figure in _columns(run.evaluation):
+        for column, figure in figures_of(run.evaluation):
             found.setdefault(column, []).append(figure)
     return found
 
 
-def _columns(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
+def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
+    """The figures of a run that a table of methods shows, by column."""
     by_task = evaluation.suite is not None and evaluation.task != evaluation.suite
     if evaluation.suite is None or by_task:
         yield from ((each.name, Figure(each.accuracy, each.interval)) for each in evaluation.sets)
@@ -214,6 +251,9 @@ def _columns(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     if clean is not None and clean.worst is not None and clean.gap is not None:
         yield f"worst group\n{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
         yield f"{_GAP}{clean.name}", Figure(clean.gap)
+    for attack in evaluation.attacks:
+        of = evaluation.task if by_task else attack.of  # the columns of several tasks must differ
+        yield f"{attack.attack}\n{of}", Figure(attack.summary.robust_accuracy, attack.summary.robust_interval)
 
 
 def _cell(figures: Sequence[Figure]) -> str:
@@ -235,8 +275,17 @@ def _seeds(runs: Sequence[EvaluatedRun]) -> str:
     return str(len(seeds)) if seeds else "-"
 
 
-def _over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:
-    """Marks of the cells that are significantly better than the baseline's; all tests of the table together."""
+class OverSeeds(NamedTuple):
+    """The p-value of a test over seeds, as it is and adjusted for all tests of its table."""
+
+    p: float
+    adjusted: float
+
+
+def over_seeds(
+    values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str
+) -> dict[tuple[str, str], OverSeeds]:
+    """Method and column -> whether its figure is better than the baseline's; all tests of the table together."""
     tests = {}
     for method, columns in values.items():
         for column, ours in columns.items():
@@ -246,11 +295,13 @@ def _over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: 
                 tests[json.dumps([method, column])] = welch(
                     [sign * each.value for each in ours], [sign * each.value for each in theirs]
                 )
-    marks = {}
-    for name, p in holm(tests).items():
-        method, column = json.loads(name)
-        marks[method, column] = "*" if p < LEVEL else ""
-    return marks
+    adjusted = holm(tests)
+    return {tuple(json.loads(name)): OverSeeds(p, adjusted[name]) for name, p in tests.items()}
+
+
+def _marks(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:
+    """Marks of the cells that are significantly better than the baseline's."""
+    return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
 
 
 def _aggregates(runs: Sequence[EvaluatedRun], baseline: Sequence[EvaluatedRun] | None) -> dict[str, str]:

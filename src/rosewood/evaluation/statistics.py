@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest, rankdata, ttest_ind_from_stats
+from scipy.stats import t as student
 
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import Floats
@@ -21,6 +22,13 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation, which is NaN for a single value."""
     runs = _runs(values, at_least=1)
     return float(runs.mean()), float(runs.std(ddof=1)) if len(runs) > 1 else float("nan")
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the mean over runs with several seeds, by Student's t."""
+    mean, deviation = mean_and_deviation(_runs(values, at_least=2).tolist())
+    half = float(student.ppf(0.975, len(values) - 1)) * deviation / len(values) ** 0.5
+    return mean - half, mean + half
 
 
 def welch(better: Sequence[float], baseline: Sequence[float]) -> float:

@@ -1,0 +1,106 @@
+"""A cell of an experiment: one recipe on one task with one model and one seed, with how it is measured.
+
+OUTPUT/LABEL-TASK-MODEL-seedN-FINGERPRINT/
+  cell.json    everything that decides the figures
+  run/         an ordinary run directory, with its evaluation and its attacks
+  log.txt      what the processes that worked on it printed
+  error.txt    why the last of them gave up, if it did
+  result.json  the figures, once there is nothing left to do
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rosewood.data.tasks import Task, build_task
+from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
+from rosewood.recipe import Recipe, build_recipe
+from rosewood.results import write
+from rosewood.training.run import Plan
+
+SPECIFICATION, RESULT, ERROR, LOG, RUN = "cell.json", "result.json", "error.txt", "log.txt", "run"
+# What a recipe says about itself decides no figure.
+_WORDS = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
+
+
+class Cell(BaseModel):
+    """Plain data, complete: a process that reads it needs nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str
+    recipe: dict[str, Any]
+    task: dict[str, Any]
+    model: str
+    seed: int
+    settings: dict[str, Any]
+    """Of the run's plan, under the same names."""
+    training: dict[str, Any]
+    evaluation: EvaluationChoice
+    attacks: list[AttackChoice]
+    data_dir: str | None
+    sources: dict[str, Any]
+    """Identities of model, data and lexicons."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for cells of equal figures: where the data lie is no part of it, what they hold is."""
+        plain = self.model_dump(mode="json", exclude={"data_dir", "recipe", "task"})
+        plain["recipe"] = {key: value for key, value in self.recipe.items() if key not in _WORDS}
+        plain["task"] = self.task["name"]
+        return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """A name for its folder that a person can read and no other cell has."""
+        words = (self.label, self.task["name"], Path(self.model).name, f"seed{self.seed}", self.fingerprint[:8])
+        return "-".join(re.sub(r"[^\w.+]+", "-", word).strip("-.")[:40] for word in words)
+
+    def plan(self) -> Plan:
+        """Its training run."""
+        return Plan(
+            recipe=self.built_recipe(),
+            task=self.built_task(),
+            model=self.model,
+            data_dir=self.data_dir,
+            seed=self.seed,
+            arguments=self.training,
+            **self.settings,
+        )
+
+    def built_recipe(self) -> Recipe:
+        """The recipe with this cell's settings."""
+        return build_recipe(self.recipe)
+
+    def built_task(self) -> Task:
+        """The task."""
+        return build_task(self.task, f"the task of cell {self.label}")
+
+    def steps(self, rows: int | None = None) -> int | None:
+        """How many optimiser steps its training takes; None if that depends on how many rows there are."""
+        arguments = self.plan().training_arguments()
+        if arguments.get("max_steps", 0) > 0:
+            return int(arguments["max_steps"])
+        size = min((each for each in (rows, self.settings.get("train_size")) if each is not None), default=None)
+        if size is None:
+            return None
+        batches = math.ceil(size / arguments["per_device_train_batch_size"])
+        return math.ceil(
+            math.ceil(batches / arguments.get("gradient_accumulation_steps", 1)) * arguments["num_train_epochs"]
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it where a worker looks for it."""
+        write(folder / SPECIFICATION, self.model_dump_json(indent=2, by_alias=True) + "\n")
+
+
+def load_cell(folder: Path) -> Cell:
+    """The cell whose folder this is."""
+    return Cell.model_validate_json((folder / SPECIFICATION).read_text(encoding="utf-8"))

@@ -1,0 +1,87 @@
+"""Run an experiment: every cell that is not finished, then the tables."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from rosewood.durable import write_whole
+from rosewood.experiments.cell import ERROR, Cell
+from rosewood.experiments.engine import Engine, Event
+from rosewood.experiments.experiment import Experiment, read_experiment
+from rosewood.experiments.grid import cells_of
+from rosewood.experiments.local import LocalEngine
+from rosewood.experiments.standing import standing
+from rosewood.experiments.tables import save_tables
+from rosewood.experiments.watch import Watch
+from rosewood.results import Comparison
+
+
+def compare(
+    experiment: str | Path | Experiment,
+    output: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    engine: Engine | None = None,
+    console: Console | None = None,
+) -> Comparison:
+    """Train, evaluate and attack every cell of an experiment, and compare the recipes.
+
+    Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, given again
+    after whatever happened, leads to the same tables. A cell that fails is in the result with its error, and the
+    others go on. Everything goes to `output`, by default runs/NAME: a folder for each cell, results.json, and the
+    table as Markdown, LaTeX and CSV.
+    """
+    experiment = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
+    output = output_of(experiment, output)
+    cells = cells_of(experiment, data_dir)
+    try:
+        with Watch(cells, output, console or Console()).shown() as follow, _terminable():
+            for event in (engine or LocalEngine()).run(_prepared(cells, output)):
+                _note_loss(event)
+                follow(event)
+    finally:
+        comparison = save_tables(experiment, [standing(cell, output) for cell in cells], output)
+    return comparison
+
+
+def output_of(experiment: Experiment, output: str | Path | None = None) -> Path:
+    """Where the cells and tables of an experiment go."""
+    return Path("runs") / experiment.name if output is None else Path(output)
+
+
+def _prepared(cells: Sequence[Cell], output: Path) -> list[Path]:
+    """The folders of the cells that are not finished, ready for a worker."""
+    unfinished = [found for found in (standing(cell, output) for cell in cells) if found.result is None]
+    for found in unfinished:
+        (found.folder / ERROR).unlink(missing_ok=True)
+        found.cell.save(found.folder)
+    return [found.folder for found in unfinished]
+
+
+def _note_loss(event: Event) -> None:
+    """A process that was killed could not say so itself."""
+    if event.lost:
+        write_whole(event.folder / ERROR, f"{event.lost}\n")
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A cluster's SIGTERM ends an experiment as Ctrl-C does: workers save first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

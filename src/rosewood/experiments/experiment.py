@@ -1,0 +1,154 @@
+"""An experiment is one YAML file: which recipes, tasks, models and seeds, and how each is trained and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from rosewood import strict_yaml
+from rosewood.errors import ExperimentError, closest
+from rosewood.results import Lora
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+def _as(field: str) -> BeforeValidator:
+    """A name alone stands for a mapping with that name."""
+    return BeforeValidator(lambda raw: {field: raw} if isinstance(raw, str) else raw)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+class RecipeChoice(_Strict):
+    """A recipe by name, NAME:VARIANT or file, with settings changed as by `--set`, and what the tables call it."""
+
+    recipe: str
+    label: str = ""
+    changes: dict[str, Any] = Field(default={}, alias="set")
+    training: dict[str, Any] = {}
+    """Training arguments of this recipe alone; they win over those of the task and of the experiment."""
+
+    @property
+    def name(self) -> str:
+        """The label, which is the recipe's own name unless one is given."""
+        return self.label or self.recipe
+
+
+class EvaluationChoice(_Strict):
+    """What a trained model is measured on: a suite, or the evaluation sets of its task (or some of them)."""
+
+    suite: str | None = None
+    sets: list[str] | None = None
+    size: Annotated[int, Field(ge=2)] | None = None
+    typo_rate: Annotated[float, Field(ge=0, le=1)] = 0.3
+    batch_size: Positive = 64
+
+
+class AttackChoice(_Strict):
+    """An attack on every trained model, on the same examples of the task's test (or else validation) split."""
+
+    attack: str
+    label: str = ""
+    examples: Positive = 100
+    changes: dict[str, Any] = Field(default={}, alias="set")
+    lexicon: str | None = None
+    max_queries: Positive | None = None
+    batch_size: Positive = 64
+
+    @property
+    def name(self) -> str:
+        """The label, which is the attack's own name unless one is given."""
+        return self.label or self.attack
+
+
+class RunChoice(_Strict):
+    """Settings of a run; those of a task win over those of the experiment."""
+
+    train_size: Annotated[int, Field(ge=2)] | None = None
+    validation_size: Positive | None = None
+    max_length: Annotated[int, Field(ge=4)] | None = None
+    early_stopping: Positive | None = None
+    select_by: str | None = None
+    select_examples: Positive | None = None
+    lora: Lora | None = None
+    training: dict[str, Any] = {}
+    evaluation: EvaluationChoice | None = None
+
+    def plan_settings(self) -> dict[str, Any]:
+        """What is given of the settings that a run's plan knows under the same name."""
+        others = {"training", "evaluation"}
+        names = [name for name in RunChoice.model_fields if name not in others]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class TaskChoice(RunChoice):
+    """A task by name or file, with settings of its own; `recipes` replaces what a label stands for on this task."""
+
+    task: str
+    recipes: dict[str, Annotated[RecipeChoice, _as("recipe")]] = {}
+
+
+class Experiment(RunChoice):
+    """Everything that an experiment file says."""
+
+    name: str = Field(min_length=1)
+    title: str = ""
+    recipes: list[Annotated[RecipeChoice, _as("recipe")]] = Field(min_length=1)
+    tasks: list[Annotated[TaskChoice, _as("task")]] = Field(min_length=1)
+    models: list[str] = Field(default=["minilm"], min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
+    attacks: list[Annotated[AttackChoice, _as("attack")]] = []
+    baseline: str | None = None
+    """The label of the recipe that the others are compared with."""
+    published: dict[str, dict[str, dict[str, float | None]]] = {}
+    """Label -> task (or suite) -> figure -> what a paper reports, in %; null where it is not known."""
+    notes: list[str] = []
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    """Read an experiment file; an error lists all that is wrong with its form."""
+    path = Path(path)
+    try:
+        raw = strict_yaml.read(path)
+    except FileNotFoundError:
+        raise ExperimentError(f"{path}: no such file, expected the YAML file of an experiment") from None
+    except (yaml.YAMLError, OSError) as error:
+        raise ExperimentError(f"{path} cannot be read as YAML: {error}") from None
+    try:
+        return Experiment.model_validate({"name": path.stem, **raw} if isinstance(raw, dict) else raw)
+    except ValidationError as error:
+        raise problems_of(str(path), [_problem(found) for found in error.errors()]) from None
+
+
+def problems_of(where: str, problems: list[str]) -> ExperimentError:
+    """One error for everything that is wrong with an experiment."""
+    unique = list(dict.fromkeys(problems))
+    if len(unique) == 1:
+        return ExperimentError(f"{where}: {unique[0]}")
+    return ExperimentError("\n".join([f"{where} has {len(unique)} problems:", *(f"- {each}" for each in unique)]))
+
+
+_KNOWN: dict[str, type[BaseModel]] = {
+    "recipes": RecipeChoice,
+    "tasks": TaskChoice,
+    "attacks": AttackChoice,
+    "evaluation": EvaluationChoice,
+    "lora": Lora,
+}
+
+
+def _problem(found: Any) -> str:
+    place = ".".join(map(str, found["loc"])) or "the file"
+    if found["type"] == "extra_forbidden":
+        *parents, entry = map(str, found["loc"])
+        kind = next((_KNOWN[part] for part in reversed(parents) if part in _KNOWN), Experiment)
+        names = [field.alias or name for name, field in kind.model_fields.items()]
+        return f"{place}: no such entry; {closest(entry, names)}"
+    message = found["msg"].removeprefix("Value error, ")
+    got = "" if found["type"] == "missing" else f", got {found['input']!r}"
+    return f"{place}: {message[0].lower()}{message[1:]}{got}"

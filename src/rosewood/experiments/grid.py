@@ -1,0 +1,215 @@
+"""From an experiment to its cells; everything that is wrong with it is found here, and said at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+from rosewood.attacks.search.prepare import choose_attack
+from rosewood.data.file_identity import of_checkpoint
+from rosewood.data.lexicon import lexicon_identity
+from rosewood.data.loading import source_identity
+from rosewood.data.suites import load_suite
+from rosewood.data.tasks import Task, load_task
+from rosewood.errors import RosewoodError, closest
+from rosewood.evaluation import plan as evaluation_plan
+from rosewood.experiments.cell import Cell
+from rosewood.experiments.experiment import EvaluationChoice, Experiment, RecipeChoice, TaskChoice, problems_of
+from rosewood.perturbations.synonym_hull import SynonymHull
+from rosewood.recipe import Recipe, load_recipe
+from rosewood.training_settings import typed_arguments
+
+Found = TypeVar("Found")
+
+
+def cells_of(experiment: Experiment, data_dir: str | Path | None = None) -> list[Cell]:
+    """Every cell in the order of the file: tasks, then models, then recipes, then seeds; or all problems at once."""
+    grid = _Grid(experiment, None if data_dir is None else str(data_dir), [])
+    cells = list(grid.cells())
+    grid.check_names()
+    if grid.problems:
+        raise problems_of(f"experiment {experiment.name}", grid.problems)
+    return cells
+
+
+def evaluated_task(task: Task, sets: Sequence[str] | None) -> Task:
+    """The task with these evaluation sets alone."""
+    if sets is None:
+        return task
+    kept = {name: split for name, split in task.splits.items() if split.role == "train" or name in sets}
+    return task.model_copy(update={"splits": kept})
+
+
+@dataclass(frozen=True)
+class _Grid:
+    experiment: Experiment
+    data_dir: str | None
+    problems: list[str]
+
+    def cells(self) -> Iterator[Cell]:
+        """Those that can be made; what is wrong with the others goes to the problems."""
+        models = [model for model in self.experiment.models if self._model_is_good(model)]
+        for number, chosen in enumerate(self.experiment.tasks):
+            task = self._tried(f"tasks.{number}", load_task, chosen.task)
+            if task is None:
+                continue
+            self._check_training({**self.experiment.training, **chosen.training}, f"tasks.{number}")
+            evaluation = chosen.evaluation or self.experiment.evaluation or EvaluationChoice()
+            sources = self._sources(task, chosen, evaluation, f"tasks.{number}")
+            for model in models:
+                identity = of_checkpoint(model)
+                for choice in self._choices(chosen, number):
+                    yield from self._seeds(task, chosen, evaluation, model, choice, sources | {"model": identity})
+
+    def check_names(self) -> None:
+        """Labels, and whatever refers to them."""
+        labels = [choice.name for choice in self.experiment.recipes]
+        tasks = [choice.task for choice in self.experiment.tasks]
+        attacks = [choice.name for choice in self.experiment.attacks]
+        for what, names in (
+            ("recipes", labels), ("tasks", tasks), ("models", self.experiment.models),
+            ("seeds", [str(seed) for seed in self.experiment.seeds]), ("attacks", attacks),
+        ):  # fmt: skip
+            twice = [name for name, times in Counter(names).items() if times > 1]
+            advice = ": give each a label of its own" if what in ("recipes", "attacks") else ""
+            self.problems.extend(f"{what}: {name} is there more than once{advice}" for name in twice)
+        baseline = self.experiment.baseline
+        if baseline is not None and baseline not in labels:
+            self.problems.append(f"baseline: no recipe is called {baseline!r}; {closest(baseline, labels)}")
+        for chosen in self.experiment.tasks:
+            self.problems.extend(
+                f"task {chosen.task}, recipes.{label}: no recipe is called so; {closest(label, labels)}"
+                for label in chosen.recipes
+                if label not in labels
+            )
+        self._check_published(labels)
+        for number, attack in enumerate(self.experiment.attacks):
+            self._tried(f"attacks.{number}", choose_attack, attack.attack, attack.changes)
+
+    def _check_published(self, labels: list[str]) -> None:
+        suites = [choice.evaluation.suite for choice in (self.experiment, *self.experiment.tasks) if choice.evaluation]
+        places = [*(choice.task for choice in self.experiment.tasks), *(suite for suite in suites if suite)]
+        for label, found in self.experiment.published.items():
+            if label not in labels:
+                self.problems.append(f"published: no recipe is called {label!r}; {closest(label, labels)}")
+            self.problems.extend(
+                f"published.{label}: {place!r} is neither a task nor a suite here; {closest(place, places)}"
+                for place in found
+                if place not in places
+            )
+        if self.experiment.published and len(self.experiment.models) > 1:
+            self.problems.append("published: the figures are those of one model, and there are several here")
+
+    def _choices(self, chosen: TaskChoice, number: int) -> Iterator[tuple[RecipeChoice, Recipe]]:
+        for place, usual in enumerate(self.experiment.recipes):
+            own = chosen.recipes.get(usual.name)
+            choice = usual if own is None else own.model_copy(update={"label": usual.name})
+            where = f"recipes.{place}" if own is None else f"tasks.{number}.recipes.{usual.name}"
+            wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
+            self.problems.extend(f"{where}.set.{key}: training arguments stand under `training`" for key in wrong)
+            self._check_training(choice.training, where)
+            recipe = self._tried(where, load_recipe, choice.recipe, choice.changes)
+            if recipe is not None:
+                yield choice, recipe
+
+    def _seeds(
+        self,
+        task: Task,
+        chosen: TaskChoice,
+        evaluation: EvaluationChoice,
+        model: str,
+        made: tuple[RecipeChoice, Recipe],
+        sources: dict[str, Any],
+    ) -> Iterator[Cell]:
+        choice, recipe = made
+        settings = self.experiment.plan_settings() | chosen.plan_settings()
+        hulls = [each.perturbation for each in recipe.all_stages() if isinstance(each.perturbation, SynonymHull)]
+        if hulls or settings.get("select_by"):
+            lexicon = hulls[0].lexicon if hulls else None
+            sources = sources | {"training lexicon": lexicon_identity(lexicon, self.data_dir)}
+        for seed in self.experiment.seeds:
+            yield Cell(
+                label=choice.name,
+                recipe=recipe.to_dict(),
+                task=task.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+                model=model,
+                seed=seed,
+                settings=settings,
+                training=self.experiment.training | chosen.training | choice.training,
+                evaluation=evaluation,
+                attacks=self.experiment.attacks,
+                data_dir=self.data_dir,
+                sources=sources,
+            )
+
+    def _sources(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> dict[str, Any]:
+        """What the cells of a task read, by what it is for."""
+        splits = [name for name in ("train", "validation") if name in task.splits]
+        found: dict[str, Any] = {name: source_identity(task, name, self.data_dir) for name in splits}
+        measured = self._tried(f"{where}, evaluation", self._measured, task, evaluation)
+        found["evaluation"] = measured or []
+        select_by = chosen.select_by or self.experiment.select_by
+        if select_by is not None:
+            self._tried(f"{where}, select_by", choose_attack, select_by)
+        for attack in self.experiment.attacks:
+            split = "test" if "test" in task.splits else "validation"
+            identities = [source_identity(task, split, self.data_dir), lexicon_identity(attack.lexicon, self.data_dir)]
+            found[f"attack {attack.name}"] = identities
+        return found
+
+    def _measured(self, task: Task, evaluation: EvaluationChoice) -> list[Any]:
+        if evaluation.suite is None:
+            unknown = [name for name in evaluation.sets or [] if name not in task.splits]
+            known = [name for name, split in task.splits.items() if split.role != "train"]
+            self.problems.extend(f"task {task.name} has no set {name!r}; {closest(name, known)}" for name in unknown)
+            planned = evaluation_plan.plan_of_task(evaluated_task(task, evaluation.sets), evaluation.typo_rate)
+        else:
+            if evaluation.sets is not None:
+                self.problems.append("evaluation: `sets` are those of a task, and a suite is measured as a whole")
+            suite = load_suite(evaluation.suite)
+            planned = evaluation_plan.plan_of_suite(suite, task.name)
+            if sorted(planned.labels) != sorted(task.labels):
+                self.problems.append(
+                    f"the suite {suite.name} has the labels {', '.join(planned.labels)}, "
+                    f"the task {task.name} has {', '.join(task.labels)}: choose another suite or task"
+                )
+        return [self._set_identity(each) for each in planned.sets]
+
+    def _set_identity(self, planned: evaluation_plan.PlannedSet) -> list[Any]:
+        source = planned.absent if planned.task is None else source_identity(planned.task, planned.split, self.data_dir)
+        noise = planned.noise and planned.noise.model_dump(mode="json")
+        facts = [planned.name, planned.role, list(planned.labels), planned.max_length, planned.sample]
+        return [*facts, list(planned.groups), planned.counted, noise, source]
+
+    def _check_training(self, training: dict[str, Any], where: str) -> None:
+        found: list[str] = []
+        typed_arguments(training, found)
+        own = [name for name in ("output_dir", "seed") if name in training]
+        found += [f"training.{name}: an experiment sets it itself" for name in own]
+        self.problems.extend(f"{where}: {problem}" for problem in found)
+
+    def _model_is_good(self, model: str) -> bool:
+        """A folder must hold a model; a name can only be checked for its form."""
+        if Path(model).is_dir():
+            if (Path(model) / "config.json").exists():
+                return True
+            self.problems.append(f"models: the folder {model} holds no model (no config.json)")
+            return False
+        try:
+            validate_repo_id(model)
+        except HFValidationError:
+            self.problems.append(f"models: {model!r} is neither a folder nor a name that a model on the Hub can have")
+            return False
+        return True
+
+    def _tried(self, where: str, make: Callable[..., Found], *given: Any) -> Found | None:
+        try:
+            return make(*given)
+        except RosewoodError as error:
+            self.problems.append(f"{where}: {error}")
+            return None

@@ -1,0 +1,175 @@
+"""From finished cells to tables: figures over seeds, tested against a baseline, beside what a paper reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from rosewood.evaluation.comparison import (
+    EvaluatedRun,
+    Figure,
+    OverSeeds,
+    Published,
+    check_comparable,
+    compared,
+    figures_of,
+    one_line,
+    over_seeds,
+)
+from rosewood.evaluation.layout import Grid, to_latex, to_markdown
+from rosewood.evaluation.statistics import mean_and_deviation, t_interval
+from rosewood.experiments.cell import RUN
+from rosewood.experiments.experiment import Experiment
+from rosewood.experiments.standing import Standing
+from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, write
+
+RESULTS, MARKDOWN, LATEX, CSV = "results.json", "table.md", "table.tex", "table.csv"
+
+
+class Group(NamedTuple):
+    """Cells that share a table: those of one model on one suite, or on one task."""
+
+    model: str
+    on: str
+    runs: list[EvaluatedRun]
+
+
+def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid]:
+    """The tables of all groups, and one of the cells that failed."""
+    found = []
+    for group in _groups(standings):
+        several = len({run.seed for run in group.runs}) > 1
+        grids = compared(group.runs, _baseline(experiment, group), _published(experiment, group))
+        # Single runs against each other: better than nothing where there is one seed, too long where there are more.
+        for grid in grids[:1] if several else grids:
+            of = "" if len(experiment.models) == 1 else f", {group.model}"
+            found.append(replace(grid, title=grid.title + of))
+    failed = [[each.folder.name, each.error or ""] for each in standings if each.state == "failed"]
+    if failed:
+        found.append(Grid("Cells that failed", ["cell", "error"], failed, texts=2))
+    return found
+
+
+def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comparison:
+    """All figures and the state of every cell, as data."""
+    return Comparison(
+        experiment=experiment.name,
+        baseline=experiment.baseline,
+        figures=[figure for group in _groups(standings) for figure in _figures(experiment, group)],
+        cells=[
+            ComparedCell(
+                name=each.folder.name,
+                label=each.cell.label,
+                task=each.cell.task["name"],
+                model=each.cell.model,
+                seed=each.cell.seed,
+                state=each.state,
+                error=each.error,
+            )
+            for each in standings
+        ],
+    )
+
+
+def save_tables(experiment: Experiment, standings: Sequence[Standing], output: Path) -> Comparison:
+    """Write results.json, table.md, table.tex and table.csv, each whole."""
+    comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
+    comparison.save(output / RESULTS)
+    write(output / MARKDOWN, "\n\n".join([f"# {experiment.title or experiment.name}", *map(to_markdown, grids)]) + "\n")
+    write(output / LATEX, "\n\n".join(map(to_latex, grids)) + "\n")
+    write(output / CSV, _csv(comparison.figures))
+    return comparison
+
+
+def _groups(standings: Sequence[Standing]) -> list[Group]:
+    groups: dict[tuple[str, str], Group] = {}
+    for each in standings:
+        if each.result is not None:
+            evaluation = each.result.evaluation
+            key = each.cell.model, evaluation.suite or evaluation.task
+            groups.setdefault(key, Group(*key, [])).runs.append(_run(each, each.result))
+    for group in groups.values():
+        check_comparable(group.runs)
+    return list(groups.values())
+
+
+def _run(found: Standing, result: CellResult) -> EvaluatedRun:
+    return EvaluatedRun(found.folder / RUN, result.label, result.seed, result.evaluation)
+
+
+def _baseline(experiment: Experiment, group: Group) -> str | None:
+    """The baseline, where it has finished cells in this table and is not alone in it."""
+    labels = {run.method for run in group.runs}
+    return experiment.baseline if experiment.baseline in labels and len(labels) > 1 else None
+
+
+def _published(experiment: Experiment, group: Group) -> Published:
+    """What a paper reports on the tasks of a group, or on its suite, as shares."""
+    places = {group.on, *(run.evaluation.task for run in group.runs)}
+    return {
+        label: {
+            figure: None if value is None else value / 100
+            for place, figures in found.items()
+            if place in places
+            for figure, value in figures.items()
+        }
+        for label, found in experiment.published.items()
+    }
+
+
+def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
+    by_label: dict[str, dict[str, dict[int, Figure]]] = {}
+    for run in group.runs:
+        columns = by_label.setdefault(run.method, {})
+        for column, figure in figures_of(run.evaluation):
+            columns.setdefault(column, {})[run.seed or 0] = figure
+    baseline, published = _baseline(experiment, group), _published(experiment, group)
+    values = {
+        label: {column: list(seeds.values()) for column, seeds in columns.items()}
+        for label, columns in by_label.items()
+    }
+    tests = {} if baseline is None else over_seeds(values, baseline)
+    return [
+        _figure(group, label, column, seeds, tests.get((label, column)), published.get(label, {}).get(one_line(column)))
+        for label, columns in by_label.items()
+        for column, seeds in columns.items()
+    ]
+
+
+def _figure(
+    group: Group, label: str, column: str, seeds: dict[int, Figure], test: OverSeeds | None, published: float | None
+) -> ComparedFigure:
+    values = [each.value for each in seeds.values()]
+    several = len(values) > 1
+    mean, deviation = mean_and_deviation(values)
+    return ComparedFigure(
+        model=group.model,
+        on=group.on,
+        label=label,
+        figure=one_line(column),
+        values={seed: each.value for seed, each in seeds.items()},
+        mean=mean,
+        deviation=deviation if several else None,
+        interval=t_interval(values) if several else next(iter(seeds.values())).interval,
+        p=test and test.p,
+        p_adjusted=test and test.adjusted,
+        published=published,
+    )
+
+
+def _csv(figures: Sequence[ComparedFigure]) -> str:
+    """One row a figure, shares as they are."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(
+        ["model", "on", "label", "figure", "seeds", "mean", "deviation", "low", "high", "p", "p_adjusted", "published"]
+    )
+    for each in figures:
+        ends = each.interval or (None, None)
+        facts = [each.model, each.on, each.label, each.figure, len(each.values), each.mean, each.deviation]
+        rows.writerow([*facts, *ends, each.p, each.p_adjusted, each.published])
+    return text.getvalue()

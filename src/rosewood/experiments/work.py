@@ -1,0 +1,90 @@
+"""The work on one cell: train, evaluate, attack, whatever of it has not been done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from rosewood.attacks.search.carry_out import carry_out
+from rosewood.attacks.search.prepare import choose_attack, prepare
+from rosewood.attacks.search.provisions import provisions
+from rosewood.data.loading import load_split
+from rosewood.evaluation.classifier import load_classifier
+from rosewood.evaluation.suite import evaluate
+from rosewood.experiments.cell import RESULT, RUN, Cell, load_cell
+from rosewood.experiments.experiment import AttackChoice
+from rosewood.experiments.grid import evaluated_task
+from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics
+from rosewood.training.run import Plan, finish_run
+
+
+def work_on(folder: Path) -> CellResult:
+    """Finish the cell in a folder; stopped or killed, the same call goes on where it stood."""
+    cell = load_cell(folder)
+    run, plan = folder / RUN, cell.plan()
+    info = finish_run(plan, run)
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    model, tokenizer = load_classifier(str(run / "model"))
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if device is not None:
+        model.to(device)  # type: ignore[arg-type]
+    evaluation = _evaluated(model, tokenizer, cell, plan, run)
+    attacks = [_attacked(model, tokenizer, each, cell, plan, run) for each in cell.attacks]
+    metrics = Metrics.load(run / "metrics.json")
+    result = CellResult(
+        fingerprint=cell.fingerprint,
+        label=cell.label,
+        task=plan.task.name,
+        model=cell.model,
+        seed=cell.seed,
+        steps=metrics.steps,
+        validation_accuracy=metrics.validation_accuracy,
+        training_seconds=info.seconds,
+        data=info.fingerprints,
+        evaluation=evaluation.model_copy(update={"attacks": attacks}),
+    )
+    result.save(folder / RESULT)
+    return result
+
+
+def _evaluated(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cell: Cell, plan: Plan, run: Path
+) -> Evaluation:
+    """Done again if it was interrupted: predictions that were made are in the run's cache."""
+    chosen = cell.evaluation
+    return evaluate(
+        model,
+        tokenizer,
+        chosen.suite or evaluated_task(plan.task, chosen.sets),
+        data_dir=plan.data_dir,
+        size=chosen.size,
+        batch_size=chosen.batch_size,
+        max_length=plan.max_length if chosen.suite is None else None,
+        typo_rate=chosen.typo_rate,
+        task=plan.task.name,
+        output=run,
+    )
+
+
+def _attacked(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, chosen: AttackChoice, cell: Cell, plan: Plan, run: Path
+) -> LiveAttack:
+    attack, split = choose_attack(chosen.attack, chosen.changes), "test" if "test" in plan.task.splits else "validation"
+    campaign = prepare(
+        model,
+        tokenizer,
+        load_split(plan.task, split, plan.data_dir, chosen.examples, seed=0),
+        attack,
+        provisions(attack, plan.task, plan.data_dir, chosen.lexicon),
+        batch_size=chosen.batch_size,
+        max_length=plan.max_length,
+        max_queries=chosen.max_queries,
+        task=plan.task.name,
+        split=split,
+    )
+    folder = run / "attacks" / f"{attack.name}-{split}-{campaign.fingerprint[:8]}".replace(":", "-")
+    result = carry_out(campaign, folder)
+    return LiveAttack(attack=chosen.name, of=split, settings=result.settings, summary=result.summary)

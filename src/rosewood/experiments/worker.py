@@ -1,0 +1,59 @@
+"""A process that works on one cell: python -m rosewood.experiments.worker FOLDER.
+
+Its standard input is a line to whoever started it: when that is closed, on purpose or because the other is gone, it
+saves what it has and ends. So nobody works on in the dark, and a crash takes one cell and no more.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from filelock import FileLock
+
+from rosewood.durable import write_whole
+from rosewood.errors import RosewoodError
+
+INTERRUPTED = 130
+
+
+def main(folder: Path) -> int:
+    """Work on the cell; say in error.txt why it could not be finished."""
+    from rosewood.experiments.cell import ERROR
+    from rosewood.training.interruption import Interrupted
+
+    (folder / ERROR).unlink(missing_ok=True)
+    try:
+        from rosewood.experiments.work import work_on
+
+        # Of a worker whose starter was killed, which may still be saving.
+        with FileLock(folder / ".lock"):
+            work_on(folder)
+    except (Interrupted, KeyboardInterrupt):
+        return INTERRUPTED
+    except RosewoodError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        write_whole(folder / ERROR, f"{error}\n")
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        write_whole(folder / ERROR, "".join(traceback.format_exception_only(error)))
+        return 1
+    return 0
+
+
+def _stop_when_left_alone() -> None:
+    while os.read(0, 1):  # not sys.stdin, whose lock a process cannot take back at its end
+        pass
+    _thread.interrupt_main()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    threading.Thread(target=_stop_when_left_alone, daemon=True).start()
+    sys.exit(main(Path(sys.argv[1])))
