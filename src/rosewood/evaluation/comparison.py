@@ -253,7 +253,7 @@ def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
         yield f"{_GAP}{clean.name}", Figure(clean.gap)
     for attack in evaluation.attacks:
         of = evaluation.task if by_task else attack.of  # the columns of several tasks must differ
-        yield f"{attack.attack}\n{of}", Figure(attack.summary.robust_accuracy, attack.summary.robust_interval)
+        yield f"under {attack.attack}\n{of}", Figure(attack.summary.robust_accuracy, attack.summary.robust_interval)
 
 
 def _cell(figures: Sequence[Figure]) -> str:

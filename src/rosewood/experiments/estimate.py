@@ -15,7 +15,7 @@ from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArgum
 from transformers.trainer_callback import PrinterCallback
 
 from rosewood.data.loading import load_split, needs_hub
-from rosewood.data.models import models, resolve_model
+from rosewood.data.models import models
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import AbsentError
 from rosewood.experiments.cell import Cell

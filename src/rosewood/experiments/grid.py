@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,11 +25,12 @@ from rosewood.recipe import Recipe, load_recipe
 from rosewood.training_settings import typed_arguments
 
 Found = TypeVar("Found")
+Made = tuple[RecipeChoice, Recipe]
 
 
 def cells_of(experiment: Experiment, data_dir: str | Path | None = None) -> list[Cell]:
     """Every cell in the order of the file: tasks, then models, then recipes, then seeds; or all problems at once."""
-    grid = _Grid(experiment, None if data_dir is None else str(data_dir), [])
+    grid = _Grid(experiment, None if data_dir is None else str(data_dir))
     cells = list(grid.cells())
     grid.check_names()
     if grid.problems:
@@ -49,30 +50,35 @@ def evaluated_task(task: Task, sets: Sequence[str] | None) -> Task:
 class _Grid:
     experiment: Experiment
     data_dir: str | None
-    problems: list[str]
+    problems: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    """Their own names, where the experiment may have named a file."""
+    suites: list[str] = field(default_factory=list)
 
     def cells(self) -> Iterator[Cell]:
         """Those that can be made; what is wrong with the others goes to the problems."""
         models = [model for model in self.experiment.models if self._model_is_good(model)]
+        usual = [self._made(choice, f"recipes.{place}") for place, choice in enumerate(self.experiment.recipes)]
         for number, chosen in enumerate(self.experiment.tasks):
             task = self._tried(f"tasks.{number}", load_task, chosen.task)
+            self.tasks.append(chosen.task if task is None else task.name)
             if task is None:
                 continue
             self._check_training({**self.experiment.training, **chosen.training}, f"tasks.{number}")
             evaluation = chosen.evaluation or self.experiment.evaluation or EvaluationChoice()
             sources = self._sources(task, chosen, evaluation, f"tasks.{number}")
+            made = [self._on_task(each, chosen, f"tasks.{number}.recipes") for each in usual if each is not None]
             for model in models:
                 identity = of_checkpoint(model)
-                for choice in self._choices(chosen, number):
+                for choice in filter(None, made):
                     yield from self._seeds(task, chosen, evaluation, model, choice, sources | {"model": identity})
 
     def check_names(self) -> None:
         """Labels, and whatever refers to them."""
         labels = [choice.name for choice in self.experiment.recipes]
-        tasks = [choice.task for choice in self.experiment.tasks]
         attacks = [choice.name for choice in self.experiment.attacks]
         for what, names in (
-            ("recipes", labels), ("tasks", tasks), ("models", self.experiment.models),
+            ("recipes", labels), ("tasks", self.tasks), ("models", self.experiment.models),
             ("seeds", [str(seed) for seed in self.experiment.seeds]), ("attacks", attacks),
         ):  # fmt: skip
             twice = [name for name, times in Counter(names).items() if times > 1]
@@ -92,8 +98,7 @@ class _Grid:
             self._tried(f"attacks.{number}", choose_attack, attack.attack, attack.changes)
 
     def _check_published(self, labels: list[str]) -> None:
-        suites = [choice.evaluation.suite for choice in (self.experiment, *self.experiment.tasks) if choice.evaluation]
-        places = [*(choice.task for choice in self.experiment.tasks), *(suite for suite in suites if suite)]
+        places = [*self.tasks, *dict.fromkeys(self.suites)]
         for label, found in self.experiment.published.items():
             if label not in labels:
                 self.problems.append(f"published: no recipe is called {label!r}; {closest(label, labels)}")
@@ -105,17 +110,18 @@ class _Grid:
         if self.experiment.published and len(self.experiment.models) > 1:
             self.problems.append("published: the figures are those of one model, and there are several here")
 
-    def _choices(self, chosen: TaskChoice, number: int) -> Iterator[tuple[RecipeChoice, Recipe]]:
-        for place, usual in enumerate(self.experiment.recipes):
-            own = chosen.recipes.get(usual.name)
-            choice = usual if own is None else own.model_copy(update={"label": usual.name})
-            where = f"recipes.{place}" if own is None else f"tasks.{number}.recipes.{usual.name}"
-            wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
-            self.problems.extend(f"{where}.set.{key}: training arguments stand under `training`" for key in wrong)
-            self._check_training(choice.training, where)
-            recipe = self._tried(where, load_recipe, choice.recipe, choice.changes)
-            if recipe is not None:
-                yield choice, recipe
+    def _on_task(self, usual: Made, chosen: TaskChoice, where: str) -> Made | None:
+        """What a label stands for on a task."""
+        label = usual[0].name
+        own = chosen.recipes.get(label)
+        return usual if own is None else self._made(own.model_copy(update={"label": label}), f"{where}.{label}")
+
+    def _made(self, choice: RecipeChoice, where: str) -> Made | None:
+        wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
+        self.problems.extend(f"{where}.set.{key}: training arguments stand under `training`" for key in wrong)
+        self._check_training(choice.training, where)
+        recipe = self._tried(where, load_recipe, choice.recipe, choice.changes)
+        return None if recipe is None else (choice, recipe)
 
     def _seeds(
         self,
@@ -123,7 +129,7 @@ class _Grid:
         chosen: TaskChoice,
         evaluation: EvaluationChoice,
         model: str,
-        made: tuple[RecipeChoice, Recipe],
+        made: Made,
         sources: dict[str, Any],
     ) -> Iterator[Cell]:
         choice, recipe = made
@@ -172,6 +178,7 @@ class _Grid:
             if evaluation.sets is not None:
                 self.problems.append("evaluation: `sets` are those of a task, and a suite is measured as a whole")
             suite = load_suite(evaluation.suite)
+            self.suites.append(suite.name)
             planned = evaluation_plan.plan_of_suite(suite, task.name)
             if sorted(planned.labels) != sorted(task.labels):
                 self.problems.append(

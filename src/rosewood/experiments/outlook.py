@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers.utils.logging import disable_progress_bar
 
 from rosewood.data.models import resolve_model
 from rosewood.errors import RecipeError
@@ -57,11 +59,19 @@ def show_plan(
     experiment: Experiment, output: str | Path | None, data_dir: str | Path | None, jobs: int, console: Console
 ) -> bool:
     """Print the plan; whether every cell can be expected to run."""
-    with console.status("Checking, and measuring a few steps where model and data are here"):
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    with (
+        console.status("Checking, and measuring a few steps where model and data are here"),
+        warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
+    ):
         found = outlooks(experiment, output, data_dir)
     table = Table(title=escape(experiment.title or experiment.name))
     for column in ("task", "model", "recipe", "seeds", "finished", "steps", "training", "note"):
-        table.add_column(column, justify="right" if column in ("seeds", "finished", "steps", "training") else "left")
+        table.add_column(
+            column,
+            justify="right" if column in ("seeds", "finished", "steps", "training") else "left",
+            no_wrap=column == "recipe",
+        )
     for each in found:
         cell = each.cells[0]
         words = [cell.task["name"], Path(cell.model).name, cell.label, str(len(each.cells)), str(each.finished)]
@@ -72,9 +82,9 @@ def show_plan(
     cells = sum(len(each.cells) for each in found)
     known = [each.left for each in found if each.left is not None]
     unknown = sum(len(each.cells) - each.finished for each in found if each.left is None)
+    done = sum(each.finished for each in found)
     console.print(
-        f"{cells} cells, {sum(each.finished for each in found)} finished. Training the others with --jobs {jobs}: about "
-        f"{duration(sum(known) / jobs)}"
+        f"{cells} cells, {done} finished. Training the others with --jobs {jobs}: about {duration(sum(known) / jobs)}"
         + (f", and {unknown} cells whose time cannot be measured here" if unknown else "")
         + ". Evaluation and attacks come on top; processes that share cores are each slower.",
         highlight=False,

@@ -1,0 +1,153 @@
+"""An experiment from its file to its tables: skipped, isolated, killed, and always the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scipy.stats import ttest_1samp, ttest_ind
+
+from rosewood.experiments.compare import compare
+from rosewood.experiments.grid import cells_of
+from rosewood.results import CellResult, Comparison
+from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
+
+FILES = ("results.json", "table.md", "table.tex", "table.csv")
+QUIET = Console(quiet=True)
+
+
+class Place:
+    """Files, data, and a finished experiment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data, self.whole = folder, write_data(folder / "data"), folder / "whole"
+        write_experiment(folder)
+
+    def compare(self, output: Path, engine: Any = None, **changes: Any) -> tuple[Comparison, list[str]]:
+        engine = engine or InThisProcess()
+        found = compare(tiny_experiment(self.folder, **changes), output, self.data, engine, QUIET)
+        return found, engine.worked_on
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    place = Place(tmp_path_factory.mktemp("experiment"))
+    assert len(place.compare(place.whole)[1]) == 6
+    return place
+
+
+def tables(output: Path) -> list[bytes]:
+    return [(output / name).read_bytes() for name in FILES]
+
+
+def test_figures_are_means_over_seeds_tested_against_the_baseline(place: Place) -> None:
+    comparison = Comparison.load(place.whole / "results.json")
+    assert {cell.state for cell in comparison.cells} == {"finished"} and len(comparison.cells) == 6
+    by_name = {(each.label, each.figure): each for each in comparison.figures}
+    assert {figure for _, figure in by_name} >= {"test", "typos", "under typos test", "worst group test", "gap test"}
+    found, base = by_name["drop", "test"], by_name["vanilla", "test"]
+    results = [CellResult.load(path) for path in place.whole.glob("drop-*/result.json")]
+    right = {each.seed: next(s.accuracy for s in each.evaluation.sets if s.name == "test") for each in results}
+    assert found.values == right
+    values = list(right.values())
+    assert found.mean == pytest.approx(sum(values) / 2)
+    if values[0] != values[1]:
+        assert found.interval == pytest.approx(ttest_1samp(values, 0).confidence_interval(0.95))
+        expected = ttest_ind(values, list(base.values.values()), equal_var=False, alternative="greater").pvalue
+        assert found.p == pytest.approx(expected)
+    assert found.p is not None and found.p_adjusted is not None and found.p_adjusted >= found.p
+    assert base.p is None
+    attacked = by_name["drop", "under typos test"]
+    assert attacked.values == {each.seed: each.evaluation.attacks[0].summary.robust_accuracy for each in results}
+    rows = list(csv.DictReader((place.whole / "table.csv").open()))
+    assert len(rows) == len(comparison.figures) and {row["seeds"] for row in rows} == {"2"}
+    assert "| vanilla | 2 |" in (place.whole / "table.md").read_text()
+    assert r"\toprule" in (place.whole / "table.tex").read_text()
+
+
+def test_a_cell_is_an_ordinary_run(place: Place) -> None:
+    (cell,) = place.whole.glob("rose-second-*-seed1-*")
+    assert json.loads((cell / "run" / "run.json").read_text())["status"] == "finished"
+    assert (cell / "run" / "evaluation.json").exists() and list((cell / "run" / "attacks").glob("typos-test-*"))
+
+
+def test_finished_cells_are_skipped_and_a_changed_setting_reruns_only_its_own(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "again"
+    shutil.copytree(place.whole, output)
+    assert place.compare(output)[1] == []
+    assert tables(output) == tables(place.whole)
+    changed = [
+        "vanilla",
+        "rose-second",
+        {"recipe": "r-drop", "label": "drop", "set": {"objective.divergence_weight": 0.9}},
+    ]
+    comparison, worked_on = place.compare(output, recipes=changed)
+    assert [name.rpartition("-")[0] for name in worked_on] == [f"drop-tiny-checkpoint-seed{seed}" for seed in (0, 1)]
+    assert len(comparison.cells) == 6 and {cell.state for cell in comparison.cells} == {"finished"}
+    assert place.compare(output)[1] == [], "the old cells are still there"
+
+
+def test_a_cell_that_fails_stops_no_other_and_is_tried_again(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "failing"
+    shutil.copytree(place.whole, output)
+    broken = {"recipe": "rose-second", "label": "broken", "training": {"optim": "adafactor"}}
+    recipes = ["vanilla", broken, "smart"]
+    comparison, worked_on = place.compare(output, recipes=recipes, seeds=[0])
+    assert [name.split("-")[0] for name in worked_on] == ["broken", "smart"]
+    assert [cell.state for cell in comparison.cells] == ["finished", "failed", "finished"]
+    failed = comparison.cells[1]
+    assert failed.error is not None and "masks AdamW's update" in failed.error
+    assert failed.error.endswith(f"Log: {failed.name}/log.txt")
+    table = (output / "table.md").read_text()
+    assert "**Cells that failed**" in table and "masks AdamW's update" in table and "| smart | 1 |" in table
+    assert [name.split("-")[0] for name in place.compare(output, recipes=recipes, seeds=[0])[1]] == ["broken"]
+
+
+def test_published_figures_stand_beside_the_measured_ones(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "published"
+    shutil.copytree(place.whole, output)
+    published = {"vanilla": {"tiny": {"test": 91.5}}, "drop": {"tiny": {"test": None}}}
+    comparison, _ = place.compare(output, published=published)
+    found = {each.label: each.published for each in comparison.figures if each.figure == "test"}
+    assert found == {"vanilla": pytest.approx(0.915), "rose-second": None, "drop": None}
+    header, _, *rows = [line for line in (output / "table.md").read_text().splitlines() if line.startswith("|")]
+    assert "| test | paper test |" in header
+    at = header.split(" | ").index("paper test")
+    assert [row.split(" | ")[at] for row in rows[:3]] == ["91.5", "unknown", "unknown"]
+
+
+def run_experiment(place: Place, output: Path) -> None:
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+        place.compare(output)
+
+
+def test_six_cells_killed_twice_end_with_the_same_tables(place: Place, tmp_path: Path) -> None:
+    """In forks of this process, which has imported everything; each is killed at a random moment of some cell."""
+    output, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
+    names = [cell.name for cell in cells_of(tiny_experiment(place.folder), place.data)]
+    for number in (chance.randrange(0, 3), chance.randrange(3, 6)):
+        process = multiprocessing.get_context("fork").Process(target=run_experiment, args=(place, output))
+        process.start()
+        while process.is_alive() and not (output / names[number] / "run" / "run.json").exists():
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.3))
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not (output / "results.json").exists()
+    done = len(list(output.glob("*/result.json")))
+    assert 2 < done < 6 or done == 6  # the last kill may come after the last cell
+    assert len(place.compare(output)[1]) == 6 - done
+    assert tables(output) == tables(place.whole)

@@ -1,0 +1,136 @@
+"""The form of an experiment file, and everything that can be wrong with it, said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rosewood.errors import ExperimentError
+from rosewood.experiments.experiment import read_experiment
+from rosewood.experiments.grid import cells_of
+from tiny_experiment import tiny_experiment, write_data
+
+
+def lines(file: Path) -> list[str]:
+    with pytest.raises(ExperimentError) as caught:
+        cells_of(read_experiment(file))
+    return str(caught.value).splitlines()
+
+
+def test_all_problems_of_the_form_come_at_once_with_the_closest_names(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    raw = {
+        "recipies": ["vanilla"],
+        "tasks": [{"task": "sst2", "trainsize": 3}],
+        "seeds": [-1],
+        "attacks": [{"atack": "pwws"}],
+    }
+    file.write_text(yaml.safe_dump(raw))
+    first, *found = lines(file)
+    assert first == f"{file} has 6 problems:"
+    assert found[0] == "- recipes: field required"
+    assert found[1].startswith("- tasks.0.trainsize: no such entry; did you mean train_size")
+    assert found[2] == "- seeds.0: input should be greater than or equal to 0, got -1"
+    assert found[3] == "- attacks.0.attack: field required"
+    assert found[4].startswith("- attacks.0.atack: no such entry; did you mean attack")
+    assert found[5].startswith("- recipies: no such entry; did you mean recipes")
+
+
+def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    raw = {
+        "recipes": ["vanila", "roast", "roast", {"recipe": "r-drop", "set": {"objective.wait": 1, "training.seed": 2}}],
+        "tasks": [
+            "sst3",
+            {"task": "sst2", "recipes": {"rost": "roast"}, "training": {"learning_rat": 1}},
+            {"task": "rte", "evaluation": {"suite": "sentiment"}},
+            {"task": "qqp", "evaluation": {"suite": "glue-adw"}},
+            {"task": "imdb", "evaluation": {"sets": ["tset"]}},
+        ],
+        "models": ["minilm", "a/b/c"],
+        "attacks": [{"attack": "pws"}, {"attack": "pwws", "set": {"populaton": 3}}],
+        "baseline": "vanilla",
+        "published": {"smart": {"sst2": {"test": 90}}, "roast": {"sst4": {"test": 90}}},
+    }
+    file.write_text(yaml.safe_dump(raw))
+    text = "\n".join(lines(file))
+    for expected in (
+        "recipes.0: unknown recipe 'vanila': did you mean vanilla",
+        "recipes: roast is there more than once: give each a label of its own",
+        "objective.wait: no such setting; ",
+        "recipes.3.set.training.seed: training arguments stand under `training`",
+        "tasks.0: unknown task 'sst3': did you mean sst2",
+        "task sst2, recipes.rost: no recipe is called so; did you mean roast",
+        "tasks.1: training.learning_rat: no such training argument; did you mean learning_rate",
+        "the suite sentiment has the labels negative, positive, the task rte has",
+        "tasks.3, evaluation: unknown suite 'glue-adw': did you mean glue-adv",
+        "task imdb has no set 'tset'; did you mean test",
+        "models: 'a/b/c' is neither a folder nor a name that a model on the Hub can have",
+        "attacks.0: attack: unknown attack 'pws': did you mean pwws",
+        "attacks.1: attack.populaton: ",
+        "baseline: no recipe is called 'vanilla'; did you mean vanila",
+        "published: no recipe is called 'smart'",
+        "published.roast: 'sst4' is neither a task nor a suite here; did you mean",
+        "published: the figures are those of one model, and there are several here",
+    ):
+        assert expected in text, expected
+
+
+def test_a_task_and_a_recipe_have_settings_of_their_own(tmp_path: Path) -> None:
+    task = str(tmp_path / "task.yaml")
+    experiment = tiny_experiment(
+        tmp_path,
+        recipes=["vanilla", {"recipe": "rose-first", "label": "rose", "training": {"learning_rate": 0.3}}],
+        tasks=[{"task": task, "max_length": 8, "training": {"learning_rate": 0.2}, "recipes": {"rose": "rose-second"}}],
+        training={"learning_rate": 0.1, "weight_decay": 0.5},
+        seeds=[3],
+    )
+    vanilla, rose = cells_of(experiment)
+    assert vanilla.training == {"learning_rate": 0.2, "weight_decay": 0.5} and vanilla.plan().max_length == 8
+    assert rose.recipe["name"] == "rose-second" and rose.label == "rose"
+    assert rose.training["learning_rate"] == 0.2, "a recipe chosen for the task brings no training of the usual one"
+    assert (rose.plan().seed, rose.plan().recipe.name) == (3, "rose-second")
+
+
+def test_the_order_is_that_of_the_file_and_every_cell_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    cells = cells_of(tiny_experiment(tmp_path))
+    assert [(cell.label, cell.seed) for cell in cells] == [
+        (label, seed) for label in ("vanilla", "rose-second", "drop") for seed in (0, 1)
+    ]
+    assert len({cell.name for cell in cells}) == 6
+    assert cells[0].name == f"vanilla-tiny-checkpoint-seed0-{cells[0].fingerprint[:8]}"
+
+
+def test_a_fingerprint_changes_with_what_decides_the_figures_and_with_nothing_else(tmp_path: Path) -> None:
+    experiment, data = tiny_experiment(tmp_path), write_data(tmp_path / "data")
+
+    def fingerprints(folder: Path = data, **changes: object) -> list[str]:
+        return [cell.fingerprint for cell in cells_of(experiment.model_copy(update=changes), folder)]
+
+    before = fingerprints()
+    assert fingerprints(write_data(tmp_path / "moved")) == before
+    assert fingerprints(title="another", published={}, baseline=None) == before
+    changed = fingerprints(training={**experiment.training, "learning_rate": 0.1})
+    assert not set(changed) & set(before)
+    other = experiment.recipes[2].model_copy(update={"changes": {"objective.divergence_weight": 0.7}})
+    assert fingerprints(recipes=[*experiment.recipes[:2], other])[:4] == before[:4]
+    assert not set(fingerprints(recipes=[*experiment.recipes[:2], other])[4:]) & set(before)
+    text = (data / "test.jsonl").read_text()
+    (data / "test.jsonl").write_text(text.replace("a", "b", 1))
+    assert not set(fingerprints()) & set(before)
+    (data / "test.jsonl").write_text(text)
+    assert fingerprints() == before
+    config = tmp_path / "checkpoint" / "config.json"
+    config.write_text(config.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
+    assert not set(fingerprints()) & set(before)
+
+
+def test_steps_are_counted_as_the_trainer_counts_them(tmp_path: Path) -> None:
+    experiment = tiny_experiment(tmp_path, training={"num_train_epochs": 3, "per_device_train_batch_size": 16})
+    cell = cells_of(experiment)[0]
+    assert cell.steps() is None
+    assert cell.steps(40) == 9
+    smaller = cells_of(experiment.model_copy(update={"train_size": 20}))[0]
+    assert smaller.steps() == smaller.steps(40) == 6
