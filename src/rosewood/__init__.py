@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.surface import Substituting
     from rosewood.data.tasks import Task, load_task
-    from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
+    from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.suite import evaluate
+    from rosewood.experiments.compare import compare
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
 
 # Imported on first use, so that `import rosewood` and `rosewood --help` are quick.
 _HOMES = {
     "DataError": "rosewood.errors",
+    "ExperimentError": "rosewood.errors",
     "Lexicon": "rosewood.data.lexicon",
     "Recipe": "rosewood.recipe",
     "RecipeError": "rosewood.errors",
@@ -31,6 +33,7 @@ _HOMES = {
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.search.run",
+    "compare": "rosewood.experiments.compare",
     "evaluate": "rosewood.evaluation.suite",
     "load_recipe": "rosewood.recipe",
     "load_suite": "rosewood.data.suites",
@@ -41,6 +44,7 @@ _HOMES = {
 
 __all__ = [
     "DataError",
+    "ExperimentError",
     "Lexicon",
     "Recipe",
     "RecipeError",
@@ -51,6 +55,7 @@ __all__ = [
     "Suite",
     "Task",
     "attack",
+    "compare",
     "evaluate",
     "load_recipe",
     "load_suite",

@@ -10,7 +10,14 @@ from typing import Any
 import datasets
 import pytest
 
-from rosewood.data.loading import available_splits, fingerprint, load_split, task_from_files
+from rosewood.data.loading import (
+    available_splits,
+    fingerprint,
+    load_split,
+    needs_hub,
+    source_identity,
+    task_from_files,
+)
 from rosewood.data.tasks import Task, build_task, load_task
 from rosewood.errors import DataError
 
@@ -278,3 +285,22 @@ def test_hub_that_does_not_answer_says_what_to_do(monkeypatch: pytest.MonkeyPatc
         "nyu-mll/glue (rte, validation) cannot be loaded from the Hugging Face Hub: Offline mode is on; check the "
         "connection, or point --data-dir or ROSEWOOD_DATA at a folder that has glue/RTE/dev.tsv"
     )
+
+
+def test_the_identity_of_a_source_changes_with_its_content_and_with_how_it_is_read(
+    write: Write, reviews: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+    file = write("a.jsonl", reviews)
+    task = own(file)
+    before = {split: source_identity(task, split) for split in ("train", "validation")}
+    assert before["train"] != before["validation"]
+    assert source_identity(task.model_copy(update={"title": "B", "notes": ["c"]}), "train") == before["train"]
+    assert source_identity(task.model_copy(update={"replace": {"a": "b"}}), "train") != before["train"]
+    file.write_text(file.read_text().replace("film", "movie", 1) + "\n")
+    assert source_identity(task, "train") != before["train"]
+    assert source_identity(task, "validation") != before["validation"]
+    in_a_folder = folder_task({"file": "a.jsonl"})
+    assert source_identity(in_a_folder, "test") == "absent"
+    assert source_identity(in_a_folder, "test", file.parent) != "absent"
+    assert needs_hub(load_task("sst2"), "validation") and not needs_hub(load_task("reviews"), "train")

@@ -20,6 +20,7 @@ from rosewood.evaluation.statistics import (
     mean_and_deviation,
     paired_bootstrap,
     relative_improvement,
+    t_interval,
     welch,
 )
 
@@ -239,3 +240,9 @@ def test_metrics_are_shares_and_all_there() -> None:
         relative_improvement(METHOD, {"accuracy": 0.5})
     with pytest.raises(DataError, match="expected the metrics speed"):
         average_rank({"method": METHOD}, ["speed"])
+
+
+def test_the_interval_of_a_mean_over_seeds_is_students() -> None:
+    assert t_interval([0.8, 0.9, 1.0]) == pytest.approx((0.9 - 0.1 * 4.302653 / 3**0.5, 0.9 + 0.1 * 4.302653 / 3**0.5))
+    with pytest.raises(DataError, match="at least 2"):
+        t_interval([0.8])

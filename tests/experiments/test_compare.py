@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -18,7 +19,9 @@ from rich.console import Console
 from scipy.stats import ttest_1samp, ttest_ind
 
 from rosewood.experiments.compare import compare
+from rosewood.experiments.engine import Event
 from rosewood.experiments.grid import cells_of
+from rosewood.experiments.watch import Watch
 from rosewood.results import CellResult, Comparison
 from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
 
@@ -124,6 +127,40 @@ def test_published_figures_stand_beside_the_measured_ones(place: Place, tmp_path
     assert "| test | paper test |" in header
     at = header.split(" | ").index("paper test")
     assert [row.split(" | ")[at] for row in rows[:3]] == ["91.5", "unknown", "unknown"]
+
+
+def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "stub"
+    cell = cells_of(tiny_experiment(place.folder, recipes=["vanilla"], seeds=[0], attacks=[]), place.data)[0]
+    (output / cell.name / "run" / "checkpoints").mkdir(parents=True)
+    (output / cell.name / "run" / "recipe.yaml").write_text("name: van")
+    comparison, _ = place.compare(output, recipes=["vanilla"], seeds=[0], attacks=[])
+    assert [each.state for each in comparison.cells] == ["finished"]
+
+
+def test_the_live_table_shows_what_the_folders_tell(place: Place, tmp_path: Path) -> None:
+    cells = cells_of(tiny_experiment(place.folder), place.data)
+    output = tmp_path / "live"
+    for cell in cells[:2]:
+        shutil.copytree(place.whole / cell.name, output / cell.name)
+    begun = output / cells[1].name
+    (begun / "result.json").unlink()
+    (begun / "run" / "evaluation.json").unlink()
+    (begun / "run" / "metrics.json").unlink()
+    history = (begun / "run" / "history.jsonl").read_text().splitlines(keepends=True)
+    (begun / "run" / "history.jsonl").write_text("".join(history[:4]))
+    (output / cells[2].name).mkdir()
+    (output / cells[2].name / "error.txt").write_text("it broke\n")
+    console = Console(width=120, height=40, record=True, file=io.StringIO())
+    watch = Watch(cells, output, console)
+    with watch.shown() as follow:
+        follow(Event(begun, "started"))
+        console.print(watch.table())
+    printed = console.export_text()
+    rows = [[part.strip() for part in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert [row[4] for row in rows] == ["finished", "training 40%", "failed", "waiting", "waiting", "waiting"]
+    assert rows[0][5].endswith("%")
+    assert "1 finished, 1 failed, 1 running, 3 waiting" in printed
 
 
 def run_experiment(place: Place, output: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,13 @@ def test_steps_are_counted_as_the_trainer_counts_them(tmp_path: Path) -> None:
     assert cell.steps(40) == 9
     smaller = cells_of(experiment.model_copy(update={"train_size": 20}))[0]
     assert smaller.steps() == smaller.steps(40) == 6
+
+
+def test_the_file_in_the_documentation_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+    page = Path(__file__).parent.parent.parent / "docs" / "experiments.md"
+    example = re.search(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    file = tmp_path / "shown.yaml"
+    file.write_text(example.group(1))
+    assert len(cells_of(read_experiment(file))) == 4 * 2 * 3

@@ -79,18 +79,20 @@ def show_plan(
         training = "unknown" if each.seconds is None else duration(each.seconds)
         table.add_row(*map(escape, words), steps, training, escape(each.note))
     console.print(table)
-    cells = sum(len(each.cells) for each in found)
+    console.print(_summary(found, jobs), highlight=False, soft_wrap=True)
+    return not any(each.refused for each in found)
+
+
+def _summary(found: Sequence[Outlook], jobs: int) -> str:
+    cells, done = sum(len(each.cells) for each in found), sum(each.finished for each in found)
     known = [each.left for each in found if each.left is not None]
     unknown = sum(len(each.cells) - each.finished for each in found if each.left is None)
-    done = sum(each.finished for each in found)
-    console.print(
-        f"{cells} cells, {done} finished. Training the others with --jobs {jobs}: about {duration(sum(known) / jobs)}"
-        + (f", and {unknown} cells whose time cannot be measured here" if unknown else "")
-        + ". Evaluation and attacks come on top; processes that share cores are each slower.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return not any(each.refused for each in found)
+    parts = [f"{cells} cells, {done} finished."]
+    if known:
+        parts.append(f"Training the others with --jobs {jobs}: about {duration(sum(known) / jobs)}, if cores allow.")
+    if unknown:
+        parts.append(f"The time of {unknown} cells cannot be measured here.")
+    return " ".join([*parts, "Evaluation and attacks come on top."])
 
 
 class _Measured:

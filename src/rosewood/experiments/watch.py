@@ -36,7 +36,7 @@ class Watch:
         if not self._console.is_terminal:
             yield self._follow
             return
-        with Live(get_renderable=self._table, console=self._console, refresh_per_second=1):
+        with Live(get_renderable=self.table, console=self._console, refresh_per_second=1):
             yield self._follow
 
     def _follow(self, event: Event) -> None:
@@ -57,7 +57,8 @@ class Watch:
             self._known[cell.name] = found
         return found
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """All cells, or as many as fit the terminal, and a line that sums them up."""
         standings = [self._standing(cell) for cell in self._cells]
         states = ["running" if each.folder.name in self._running else each.state for each in standings]
         table = Table(title=None, caption=self._summary(states), caption_justify="left")

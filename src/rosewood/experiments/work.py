@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import torch
@@ -25,6 +26,8 @@ def work_on(folder: Path) -> CellResult:
     """Finish the cell in a folder; stopped or killed, the same call goes on where it stood."""
     cell = load_cell(folder)
     run, plan = folder / RUN, cell.plan()
+    if run.exists() and not (run / "run.json").exists():
+        shutil.rmtree(run)  # killed before it had begun, and nobody else's
     info = finish_run(plan, run)
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     model, tokenizer = load_classifier(str(run / "model"))
