@@ -119,12 +119,13 @@ def test_a_cell_that_fails_stops_no_other_and_is_tried_again(place: Place, tmp_p
 def test_published_figures_stand_beside_the_measured_ones(place: Place, tmp_path: Path) -> None:
     output = tmp_path / "published"
     shutil.copytree(place.whole, output)
-    published = {"vanilla": {"tiny": {"test": 91.5}}, "drop": {"tiny": {"test": None}}}
+    published = {"vanilla": {"tiny": {"test": 91.5, "tset": 3}}, "drop": {"tiny": {"test": None}}}
     comparison, _ = place.compare(output, published=published)
     found = {each.label: each.published for each in comparison.figures if each.figure == "test"}
     assert found == {"vanilla": pytest.approx(0.915), "rose-second": None, "drop": None}
     header, _, *rows = [line for line in (output / "table.md").read_text().splitlines() if line.startswith("|")]
     assert "| test | paper test |" in header
+    assert "Published, but not a column here: tset." in (output / "table.md").read_text()
     at = header.split(" | ").index("paper test")
     assert [row.split(" | ")[at] for row in rows[:3]] == ["91.5", "unknown", "unknown"]
 

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from rosewood.errors import ExperimentError
+from rosewood.experiments.cell import load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
+from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
 
 
@@ -86,6 +88,7 @@ def test_a_task_and_a_recipe_have_settings_of_their_own(tmp_path: Path) -> None:
         recipes=["vanilla", {"recipe": "rose-first", "label": "rose", "training": {"learning_rate": 0.3}}],
         tasks=[{"task": task, "max_length": 8, "training": {"learning_rate": 0.2}, "recipes": {"rose": "rose-second"}}],
         training={"learning_rate": 0.1, "weight_decay": 0.5},
+        lora={"rank": 2, "alpha": 4},
         seeds=[3],
     )
     vanilla, rose = cells_of(experiment)
@@ -93,6 +96,9 @@ def test_a_task_and_a_recipe_have_settings_of_their_own(tmp_path: Path) -> None:
     assert rose.recipe["name"] == "rose-second" and rose.label == "rose"
     assert rose.training["learning_rate"] == 0.2, "a recipe chosen for the task brings no training of the usual one"
     assert (rose.plan().seed, rose.plan().recipe.name) == (3, "rose-second")
+    rose.save(tmp_path)
+    assert load_cell(tmp_path) == rose, "a worker reads what the plan was"
+    assert load_cell(tmp_path).plan() == rose.plan() and rose.plan().lora == Lora(rank=2, alpha=4)
 
 
 def test_the_order_is_that_of_the_file_and_every_cell_has_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -187,6 +187,8 @@ def _beside(grid: Grid, keys: Sequence[str], published: Published) -> Grid:
                 value = published.get(row[0], {}).get(key)
                 new.append("unknown" if value is None else percent(value))
     caption = f"{grid.caption} Paper: as published; unknown: not reported, or not at hand."
+    if unmeasured := sorted(given.difference(keys)):
+        caption += f" Published, but not a column here: {', '.join(unmeasured)}."
     return replace(grid, header=header, rows=rows, caption=caption)
 
 
@@ -282,9 +284,7 @@ class OverSeeds(NamedTuple):
     adjusted: float
 
 
-def over_seeds(
-    values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str
-) -> dict[tuple[str, str], OverSeeds]:
+def over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], OverSeeds]:
     """Method and column -> whether its figure is better than the baseline's; all tests of the table together."""
     tests = {}
     for method, columns in values.items():

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from rosewood.data.tasks import Task, build_task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
 from rosewood.recipe import Recipe, build_recipe
-from rosewood.results import write
+from rosewood.results import Lora, write
 from rosewood.training.run import Plan
 
 SPECIFICATION, RESULT, ERROR, LOG, RUN = "cell.json", "result.json", "error.txt", "log.txt", "run"
@@ -42,6 +42,7 @@ class Cell(BaseModel):
     seed: int
     settings: dict[str, Any]
     """Of the run's plan, under the same names."""
+    lora: Lora | None
     training: dict[str, Any]
     evaluation: EvaluationChoice
     attacks: list[AttackChoice]
@@ -71,6 +72,7 @@ class Cell(BaseModel):
             model=self.model,
             data_dir=self.data_dir,
             seed=self.seed,
+            lora=self.lora,
             arguments=self.training,
             **self.settings,
         )

@@ -80,8 +80,8 @@ class RunChoice(_Strict):
     evaluation: EvaluationChoice | None = None
 
     def plan_settings(self) -> dict[str, Any]:
-        """What is given of the settings that a run's plan knows under the same name."""
-        others = {"training", "evaluation"}
+        """What is given of the plain settings that a run's plan knows under the same name."""
+        others = {"lora", "training", "evaluation"}
         names = [name for name in RunChoice.model_fields if name not in others]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 

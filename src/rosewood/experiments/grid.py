@@ -146,6 +146,7 @@ class _Grid:
                 model=model,
                 seed=seed,
                 settings=settings,
+                lora=chosen.lora or self.experiment.lora,
                 training=self.experiment.training | chosen.training | choice.training,
                 evaluation=evaluation,
                 attacks=self.experiment.attacks,

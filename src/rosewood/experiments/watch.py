@@ -43,6 +43,8 @@ class Watch:
         name = event.folder.name
         if event.what == "started":
             self._running[name] = time.monotonic()
+            if not self._console.is_terminal:
+                self._console.print(f"{name}: started", markup=False)
             return
         self._seconds[name] = time.monotonic() - self._running.pop(name)
         if not self._console.is_terminal:
