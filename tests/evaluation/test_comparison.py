@@ -152,6 +152,12 @@ def test_runs_of_several_tasks_make_the_glue_average(tmp_path: Path) -> None:
     assert shown(grid, "rose")["mean"] == f"{100 * expected.average:.1f}\n2 of 4 tasks" == "57.5\n2 of 4 tasks"
     assert shown(grid, "rose")["drop"] == "45.0\n2 of 4 tasks"
     assert shown(grid, "rose")["advglue_rte"] == "30.0 ±2.0"
+    published = {"rose": {"advglue_rte": 0.3549, "mean": 0.6459, "dorp": 0.1}, "vanilla": {"mean": 0.5}}
+    (beside,) = compared(load_runs(folders), published=published)
+    found = shown(beside, "rose")
+    assert (found["paper advglue_rte"], found["paper mean"]) == ("35.5", "64.6")
+    assert list(found).index("paper mean") == list(found).index("mean") + 1
+    assert "paper sst2" not in found and "Published, but not a column here: dorp." in beside.caption
 
 
 def test_differences_on_the_same_examples(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ class _Grid:
     problems: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     """Their own names, where the experiment may have named a file."""
-    suites: list[str] = field(default_factory=list)
+    suites: dict[str, int | None] = field(default_factory=dict)
+    """Their own names, and how many examples of each set are taken."""
 
     def cells(self) -> Iterator[Cell]:
         """Those that can be made; what is wrong with the others goes to the problems."""
@@ -98,7 +99,7 @@ class _Grid:
             self._tried(f"attacks.{number}", choose_attack, attack.attack, attack.changes)
 
     def _check_published(self, labels: list[str]) -> None:
-        places = [*self.tasks, *dict.fromkeys(self.suites)]
+        places = [*self.tasks, *self.suites]
         for label, found in self.experiment.published.items():
             if label not in labels:
                 self.problems.append(f"published: no recipe is called {label!r}; {closest(label, labels)}")
@@ -179,7 +180,8 @@ class _Grid:
             if evaluation.sets is not None:
                 self.problems.append("evaluation: `sets` are those of a task, and a suite is measured as a whole")
             suite = load_suite(evaluation.suite)
-            self.suites.append(suite.name)
+            if self.suites.setdefault(suite.name, evaluation.size) != evaluation.size:
+                self.problems.append(f"evaluation: tasks on the suite {suite.name} share a table: give them one size")
             planned = evaluation_plan.plan_of_suite(suite, task.name)
             if sorted(planned.labels) != sorted(task.labels):
                 self.problems.append(
