@@ -98,7 +98,3 @@ class FeatureFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)  # never follow a link that somebody left under that name
         return self._path.open("x+b")
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()

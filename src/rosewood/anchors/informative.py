@@ -229,8 +229,6 @@ class InformativeTether(PretrainedTether):
 
     def leave(self) -> None:
         self._vectors.stop()
-        if self._answers is not None:
-            self._answers.close()
 
     def state_dict(self) -> dict[str, Tensor]:
         # A LoRA checkpoint has nothing of the model but its adapter.
