@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from rosewood.errors import RunError
-from rosewood.evaluation.comparison import compared, load_runs
+from rosewood.evaluation.comparison import compared
+from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import ROLES
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file

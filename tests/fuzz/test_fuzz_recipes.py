@@ -14,7 +14,8 @@ from junk import SCALARS, TEXTS, VALUES, mutated, only_our_errors, scarred
 from rosewood.data.tasks import load_task
 from rosewood.overrides import parse_overrides
 from rosewood.recipe import Recipe, build_recipe, load_recipe, recipe_names
-from rosewood.training.run import Plan, _arguments
+from rosewood.training.assembly import training_arguments
+from rosewood.training.plan import Plan
 
 SHIPPED = {
     name: (resources.files("rosewood.recipes") / f"{name}.yaml").read_text(encoding="utf-8") for name in recipe_names()
@@ -142,6 +143,6 @@ def test_training_arguments(profile: settings, tmp_path: Path) -> None:
                 plan = Plan(load_recipe("vanilla"), task, arguments=arguments)
             else:
                 plan = Plan(build_recipe({"training": arguments}), task)
-            _arguments(plan, tmp_path, has_validation=True)
+            training_arguments(plan, tmp_path, has_validation=True)
 
     check()

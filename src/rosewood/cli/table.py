@@ -38,7 +38,8 @@ def table(
 
     With --baseline, differences are tested: over seeds, and on the same examples.
     """
-    from rosewood.evaluation.comparison import compared, load_runs
+    from rosewood.evaluation.comparison import compared
+    from rosewood.evaluation.evaluated_runs import load_runs
     from rosewood.evaluation.layout import FORMATS, Folded
 
     grids = compared(load_runs(runs, suite), baseline)

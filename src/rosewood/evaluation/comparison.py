@@ -6,17 +6,16 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rosewood.errors import DataError, RunError, closest
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import MEASURED
 from rosewood.evaluation.predictions_file import correct_by_set
-from rosewood.evaluation.result_files import load_evaluation, predictions_path
 from rosewood.evaluation.statistics import (
     FIVE_METRICS,
     FOUR_METRICS,
@@ -31,7 +30,7 @@ from rosewood.evaluation.statistics import (
     welch,
 )
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
-from rosewood.results import Evaluation, RunInfo
+from rosewood.results import Evaluation
 
 LEVEL = 0.05
 _GAP = "gap\n"
@@ -45,52 +44,6 @@ _ROAST = {
 }
 
 
-class EvaluatedRun(NamedTuple):
-    """One run: its folder, what it was trained with and on, and its evaluation."""
-
-    folder: Path
-    method: str
-    seed: int | None
-    evaluation: Evaluation
-    training: Mapping[str, Any] = {}
-    """All that two seeds of one method share."""
-
-    @property
-    def predictions(self) -> Path:
-        """The file with its prediction of every example."""
-        return predictions_path(self.folder, self.evaluation.suite, self.evaluation.task)
-
-
-def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[EvaluatedRun]:
-    """The evaluations of runs on a suite, or their latest; runs of the same recipe are the same method."""
-    if not folders:
-        raise RunError("a table needs at least one run.")
-    runs = [_load(Path(folder), suite) for folder in folders]
-    check_comparable(runs)
-    return runs
-
-
-def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
-    """Runs stand in one table only if they were evaluated alike, on the same data."""
-    suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
-    if len(suites) > 1:
-        raise RunError(
-            f"a table compares runs on one suite or task; the latest evaluations are on {', '.join(suites)}. "
-            "Choose with --suite, or evaluate all on the same one."
-        )
-    settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
-    if len(settings) > 1:
-        raise RunError("the runs were evaluated on samples of other sizes, seeds or text lengths: evaluate all alike.")
-    for run in runs:
-        first = next(each for each in runs if each.evaluation.task == run.evaluation.task)
-        other = sorted(_data(run.evaluation) ^ _data(first.evaluation))
-        if other:
-            raise RunError(
-                f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so that their "
-                "means do not compare: evaluate both again."
-            )
-
-
 Published = Mapping[str, Mapping[str, float | None]]
 """Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
 
@@ -99,53 +52,13 @@ def compared(
     runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
 ) -> list[Grid]:
     """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples."""
-    methods = _by_method(runs)
+    methods = by_method(runs)
     if baseline is not None and baseline not in methods:
         raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
     found = [_methods(methods, baseline, published or {})]
     if baseline is not None:
         found.append(_paired(methods, baseline))
     return [grid for grid in found if grid.rows]
-
-
-def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
-    sets = {(each.name, each.data) for each in evaluation.sets}
-    return sets | {(each.name, each.data) for each in evaluation.anomalies}
-
-
-def _load(folder: Path, suite: str | None) -> EvaluatedRun:
-    evaluation = load_evaluation(folder, suite)
-    if not (folder / "run.json").exists():
-        return EvaluatedRun(folder, folder.name, None, evaluation)
-    info = RunInfo.load(folder / "run.json")
-    training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora")}
-    recipe = folder / "recipe.yaml"
-    training |= info.training_arguments | {"recipe.yaml": recipe.read_text() if recipe.exists() else None}
-    return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
-
-
-def _by_method(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
-    methods: dict[str, list[EvaluatedRun]] = {}
-    for run in runs:
-        same = methods.setdefault(run.method, [])
-        for other in same:
-            if other.evaluation.task == run.evaluation.task:
-                _check_seeds(other, run)
-        same.append(run)
-    return methods
-
-
-def _check_seeds(one: EvaluatedRun, other: EvaluatedRun) -> None:
-    """Two runs of a method on a task must be two seeds of it, for their deviation to mean something."""
-    if one.seed == other.seed:
-        raise RunError(f"{one.folder} and {other.folder} are both {one.method} with seed {one.seed}: leave out one.")
-    names = {*one.training, *other.training}
-    differing = sorted(name for name in names if one.training.get(name) != other.training.get(name))
-    if differing:
-        raise RunError(
-            f"{one.folder} and {other.folder} are both {one.method} but differ in more than the seed "
-            f"({', '.join(differing)}), so that they have no mean: leave out one."
-        )
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rosewood.evaluation.comparison import (
-    EvaluatedRun,
     Figure,
     OverSeeds,
     Published,
-    check_comparable,
     compared,
     figures_of,
     one_line,
     over_seeds,
 )
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
 from rosewood.evaluation.statistics import mean_and_deviation, t_interval
 from rosewood.experiments.cell import RUN

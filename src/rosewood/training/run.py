@@ -19,83 +19,33 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import torch
 import yaml
 from datasets import Dataset
-from transformers import (
-    DataCollatorWithPadding,
-    EarlyStoppingCallback,
-    EvalPrediction,
-    TrainerCallback,
-    TrainingArguments,
-)
 from transformers.trainer import TRAINING_ARGS_NAME
-from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import TrainOutput
-from transformers.training_args import ParallelMode
-from transformers.utils.logging import disable_progress_bar
 
-from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
-from rosewood.data.tokenize import tokenize
 from rosewood.durable import staged, staged_path
 from rosewood.errors import RunError
 from rosewood.processes import is_first
-from rosewood.recipe import Recipe, load_recipe
-from rosewood.results import Lora, Metrics, RunInfo
+from rosewood.recipe import load_recipe
+from rosewood.results import Metrics, RunInfo
+from rosewood.training.assembly import assembled
 from rosewood.training.checkpoint import NoGoodCheckpointError
 from rosewood.training.full_disk import explained
 from rosewood.training.interruption import Interrupted, SaveAndStop
-from rosewood.training.pretrained import load_pretrained
+from rosewood.training.plan import DEFAULTS, Plan
 from rosewood.training.progress import TrainingProgress
-from rosewood.training.robust_validation import METRIC, RobustValidation
+from rosewood.training.robust_validation import METRIC
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
-from rosewood.training_settings import check_training
-
-DEFAULTS: dict[str, Any] = {
-    "learning_rate": 5e-5,
-    "num_train_epochs": 3.0,
-    "per_device_train_batch_size": 32,
-    "per_device_eval_batch_size": 64,
-    "lr_scheduler_type": "linear",
-    "train_sampling_strategy": "group_by_length",
-}
-LORA_DEFAULTS: dict[str, Any] = {"learning_rate": 1e-3}  # an adapter starts from nothing and has further to go
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides what a run computes."""
-
-    recipe: Recipe
-    task: Task
-    model: str = "minilm"
-    data_dir: str | None = None
-    train_size: int | None = None
-    validation_size: int = 1000
-    max_length: int = 128
-    seed: int = 0
-    early_stopping: int | None = None
-    select_by: str | None = None
-    select_examples: int = 100
-    max_skipped_steps: int = 10
-    lora: Lora | None = None
-    arguments: dict[str, Any] = field(default_factory=dict)
-    trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file
-
-    def training_arguments(self) -> dict[str, Any]:
-        """Defaults, then what the recipe's paper says, then what the user says."""
-        defaults = DEFAULTS if self.lora is None else DEFAULTS | LORA_DEFAULTS
-        return defaults | dict(self.recipe.training) | self.arguments
 
 
 def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
@@ -105,7 +55,7 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
     data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
     existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
     try:
-        trainer = _trainer(plan, data, words, output, minutes_per_checkpoint)
+        trainer = assembled(plan, data, words, output, minutes_per_checkpoint)
     except BaseException:
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
@@ -149,7 +99,7 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_c
         raise RunError(
             f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
         )
-    return _train(_trainer(plan, data, words, output, minutes_per_checkpoint), info, output, resume=True)
+    return _train(assembled(plan, data, words, output, minutes_per_checkpoint), info, output, resume=True)
 
 
 def finish_run(plan: Plan, output: Path) -> RunInfo:
@@ -238,54 +188,6 @@ def _task_yaml(task: Task) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
-def _trainer(
-    plan: Plan, data: dict[str, Dataset], words: Substitution | None, output: Path, minutes: float
-) -> RobustTrainer:
-    disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
-    trusted = plan.trust_remote_code == plan.model
-    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora)
-    if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
-        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
-        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
-    encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
-    if words is not None:
-        encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
-    choosing: list[TrainerCallback] = []
-    if plan.select_by is not None:
-        lexicon = None if words is None else words.lexicon
-        field = None if words is None or words.hull is None else words.hull.field
-        attack = (choose_attack(plan.select_by), lexicon, field, plan.select_examples, plan.max_length)
-        choosing.append(RobustValidation(data["validation"], tokenizer, *attack))
-    if plan.early_stopping is not None:  # looks at what robust validation adds
-        choosing.append(EarlyStoppingCallback(plan.early_stopping))
-    arguments = _arguments(plan, output, has_validation="validation" in data)
-    if arguments.fsdp and arguments.parallel_mode != ParallelMode.DISTRIBUTED:
-        raise RunError(
-            "training.fsdp divides a model over several processes, and this is one alone: start it with "
-            "torchrun --nproc_per_node 2 -m rosewood train ..., or leave training.fsdp out"
-        )
-    if arguments.fsdp and plan.select_by is not None:
-        raise RunError(
-            "--select-by gives each process examples of its own to attack, and training.fsdp divides the model over "
-            "all of them: leave one of the two out"
-        )
-    trainer = RobustTrainer(
-        model=model,
-        args=arguments,
-        recipe=plan.recipe,
-        history_file=output / "history.jsonl",
-        max_skipped_steps=plan.max_skipped_steps,
-        train_dataset=encoded["train"],
-        eval_dataset=encoded.get("validation"),
-        processing_class=tokenizer,
-        data_collator=DataCollatorWithPadding(tokenizer),
-        compute_metrics=_accuracy,
-        callbacks=[SaveAndStop(minutes), *choosing, TrainingProgress(plan.recipe.name)],
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
 def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = False) -> RunInfo:
     info = info.model_copy(update={"status": "running"})
     if is_first():
@@ -322,42 +224,6 @@ def _resumed(trainer: RobustTrainer, output: Path) -> TrainOutput:
     if is_first():
         shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return trainer.train()
-
-
-def _arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
-    settings = check_training(plan.training_arguments())
-    if has_validation:
-        settings = {"eval_strategy": "epoch"} | settings
-    if plan.early_stopping is not None or plan.select_by is not None:
-        settings |= {
-            "save_strategy": "epoch",
-            "load_best_model_at_end": True,
-            "metric_for_best_model": "accuracy" if plan.select_by is None else METRIC,
-            "greater_is_better": True,
-        }
-    defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
-    defaults["dataloader_pin_memory"] = torch.cuda.is_available()
-    defaults["use_cpu"] = not torch.accelerator.is_available()  # several processes without one meet only if told
-    taken = {"output_dir": "--output", "seed": "--seed"}
-    clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
-    if clash:
-        raise RunError(f"a run sets these itself: {', '.join(clash)}")
-    # A whole path, since a checkpoint remembers the best one by it, and a run may be resumed from another folder.
-    fixed = {
-        "output_dir": str(output.resolve() / "checkpoints"),
-        "seed": plan.seed,
-        "report_to": "none",
-        "disable_tqdm": True,
-    }
-    try:
-        return TrainingArguments(**(defaults | settings | fixed))
-    except Exception as error:  # transformers checks as it goes, and says so with whatever comes up
-        raise RunError(f"the training arguments cannot be used: {error}") from error
-
-
-def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
-    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    return {"accuracy": float((np.argmax(logits, axis=-1) == prediction.label_ids).mean())}
 
 
 def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> None:

@@ -1,0 +1,116 @@
+"""From the plan of a run to the trainer that carries it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import (
+    DataCollatorWithPadding,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    TrainerCallback,
+    TrainingArguments,
+)
+from transformers.trainer_callback import PrinterCallback
+from transformers.training_args import ParallelMode
+from transformers.utils.logging import disable_progress_bar
+
+from rosewood.attacks.search.prepare import choose_attack
+from rosewood.data.tokenize import tokenize
+from rosewood.errors import RunError
+from rosewood.training.interruption import SaveAndStop
+from rosewood.training.plan import Plan
+from rosewood.training.pretrained import load_pretrained
+from rosewood.training.progress import TrainingProgress
+from rosewood.training.robust_validation import METRIC, RobustValidation
+from rosewood.training.substitution import Substitution
+from rosewood.training.trainer import RobustTrainer
+from rosewood.training_settings import check_training
+
+
+def assembled(
+    plan: Plan, data: dict[str, Dataset], words: Substitution | None, output: Path, minutes: float
+) -> RobustTrainer:
+    disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
+    trusted = plan.trust_remote_code == plan.model
+    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora)
+    if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
+    encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
+    if words is not None:
+        encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
+    choosing: list[TrainerCallback] = []
+    if plan.select_by is not None:
+        lexicon = None if words is None else words.lexicon
+        field = None if words is None or words.hull is None else words.hull.field
+        attack = (choose_attack(plan.select_by), lexicon, field, plan.select_examples, plan.max_length)
+        choosing.append(RobustValidation(data["validation"], tokenizer, *attack))
+    if plan.early_stopping is not None:  # looks at what robust validation adds
+        choosing.append(EarlyStoppingCallback(plan.early_stopping))
+    arguments = training_arguments(plan, output, has_validation="validation" in data)
+    if arguments.fsdp and arguments.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise RunError(
+            "training.fsdp divides a model over several processes, and this is one alone: start it with "
+            "torchrun --nproc_per_node 2 -m rosewood train ..., or leave training.fsdp out"
+        )
+    if arguments.fsdp and plan.select_by is not None:
+        raise RunError(
+            "--select-by gives each process examples of its own to attack, and training.fsdp divides the model over "
+            "all of them: leave one of the two out"
+        )
+    trainer = RobustTrainer(
+        model=model,
+        args=arguments,
+        recipe=plan.recipe,
+        history_file=output / "history.jsonl",
+        max_skipped_steps=plan.max_skipped_steps,
+        train_dataset=encoded["train"],
+        eval_dataset=encoded.get("validation"),
+        processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        compute_metrics=_accuracy,
+        callbacks=[SaveAndStop(minutes), *choosing, TrainingProgress(plan.recipe.name)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def training_arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
+    settings = check_training(plan.training_arguments())
+    if has_validation:
+        settings = {"eval_strategy": "epoch"} | settings
+    if plan.early_stopping is not None or plan.select_by is not None:
+        settings |= {
+            "save_strategy": "epoch",
+            "load_best_model_at_end": True,
+            "metric_for_best_model": "accuracy" if plan.select_by is None else METRIC,
+            "greater_is_better": True,
+        }
+    defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
+    defaults["dataloader_pin_memory"] = torch.cuda.is_available()
+    defaults["use_cpu"] = not torch.accelerator.is_available()  # several processes without one meet only if told
+    taken = {"output_dir": "--output", "seed": "--seed"}
+    clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
+    if clash:
+        raise RunError(f"a run sets these itself: {', '.join(clash)}")
+    # A whole path, since a checkpoint remembers the best one by it, and a run may be resumed from another folder.
+    fixed = {
+        "output_dir": str(output.resolve() / "checkpoints"),
+        "seed": plan.seed,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    try:
+        return TrainingArguments(**(defaults | settings | fixed))
+    except Exception as error:  # transformers checks as it goes, and says so with whatever comes up
+        raise RunError(f"the training arguments cannot be used: {error}") from error
+
+
+def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    return {"accuracy": float((np.argmax(logits, axis=-1) == prediction.label_ids).mean())}
