@@ -30,5 +30,5 @@ clean:
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,lexicon,lora]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser,demo,dev,lexicon,lora,playground,ray,tune]'
 	touch $(INSTALLED)
