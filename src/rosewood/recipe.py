@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from rosewood import strict_yaml
+from rosewood.durable import write_whole
 from rosewood.errors import RecipeError, closest
 from rosewood.overrides import override
 from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
@@ -133,7 +134,7 @@ class Recipe:
         return plain
 
     def save(self, path: Path) -> None:
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        write_whole(path, yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
 
 def recipe_names() -> list[str]:

@@ -31,7 +31,7 @@ from transformers.trainer_utils import TrainOutput
 
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
-from rosewood.durable import staged, staged_path
+from rosewood.durable import staged, staged_path, write_whole
 from rosewood.errors import RunError
 from rosewood.processes import is_first
 from rosewood.recipe import load_recipe
@@ -65,7 +65,7 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
             shutil.rmtree(output)
         output.mkdir(parents=True, exist_ok=True)
         plan.recipe.save(output / "recipe.yaml")
-        (output / "task.yaml").write_text(_task_yaml(plan.task), encoding="utf-8")
+        write_whole(output / "task.yaml", _task_yaml(plan.task))
     return _train(trainer, _describe(plan, data, words), output)
 
 
