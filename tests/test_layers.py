@@ -21,6 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("__main__",),
     ("cli",),
     ("experiments", "report"),
+    ("figures",),
     ("analysis",),
     ("training", "averaging"),
     ("evaluation",),
