@@ -384,6 +384,16 @@ class FinishedBlock(_Part):
     examples: list[AttackedExample]
 
 
+class Moment(_Result):
+    """What a run was like when some of its optimiser steps were done."""
+
+    step: Count
+    validation_accuracy: Share
+    distance: float | None  # |theta - theta0| / |theta0| over the encoder; None with a LoRA adapter
+    step_seconds: float | None  # median over the steps since the moment before; None if there were none
+    evaluation: Evaluation
+
+
 class CellResult(_Result):
     """What `result.json` says of a finished cell of an experiment."""
 
@@ -397,6 +407,7 @@ class CellResult(_Result):
     training_seconds: Annotated[float, Field(ge=0)] | None
     data: dict[str, str]  # split -> fingerprint of what was trained on
     evaluation: Evaluation
+    moments: list[Moment] = []  # in the order of training, the end included; none unless they were asked for
     versions: dict[str, str] = Field(default_factory=installed_versions)
 
 
@@ -431,6 +442,19 @@ class ComparedFigure(_Part):
     published: float | None = None  # as a share
 
 
+class MatchedMoment(_Part):
+    """The first moment of a cell at which it reaches the validation accuracy that all recipes end with or exceed."""
+
+    model: str
+    task: str
+    label: str
+    seed: int
+    level: Share  # the lowest of the recipes' final validation accuracies, for this model, task and seed
+    step: Count
+    steps: Count  # of the whole training
+    validation_accuracy: Share
+
+
 class Comparison(_Result):
     """What `results.json` says of an experiment: nothing in it depends on when, or in how many goes, it was run."""
 
@@ -438,3 +462,5 @@ class Comparison(_Result):
     baseline: str | None
     figures: list[ComparedFigure]
     cells: list[ComparedCell]
+    matched: list[MatchedMoment] = []
+    matched_figures: list[ComparedFigure] = []  # of the runs as they were at these moments

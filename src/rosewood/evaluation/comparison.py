@@ -52,13 +52,20 @@ def compared(
     runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
 ) -> list[Grid]:
     """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples."""
+    found = [methods_table(runs, baseline, published)]
+    if baseline is not None:
+        found.append(_paired(by_method(runs), baseline))
+    return [grid for grid in found if grid.rows]
+
+
+def methods_table(
+    runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
+) -> Grid:
+    """One row a method: its figures over seeds, marked where they are better than the baseline's."""
     methods = by_method(runs)
     if baseline is not None and baseline not in methods:
         raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
-    found = [_methods(methods, baseline, published or {})]
-    if baseline is not None:
-        found.append(_paired(methods, baseline))
-    return [grid for grid in found if grid.rows]
+    return _methods(methods, baseline, published or {})
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:

@@ -47,6 +47,9 @@ class EvaluationChoice(_Strict):
     size: Annotated[int, Field(ge=2)] | None = None
     typo_rate: Annotated[float, Field(ge=0, le=1)] = 0.3
     batch_size: Positive = 64
+    # Left out where it is empty, so that cells that do not know it keep their fingerprint.
+    at_steps: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
+    """Optimiser steps after which the run is measured too, beside its end."""
 
 
 class AttackChoice(_Strict):

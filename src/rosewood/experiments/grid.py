@@ -68,6 +68,7 @@ class _Grid:
             self._check_training({**self.experiment.training, **chosen.training}, f"tasks.{number}")
             evaluation = chosen.evaluation or self.experiment.evaluation or EvaluationChoice()
             sources = self._sources(task, chosen, evaluation, f"tasks.{number}")
+            self._check_moments(task, chosen, evaluation, f"tasks.{number}")
             made = [self._on_task(each, chosen, f"tasks.{number}.recipes") for each in usual if each is not None]
             for model in models:
                 identity = of_checkpoint(model)
@@ -140,7 +141,7 @@ class _Grid:
             lexicon = hulls[0].lexicon if hulls else None
             sources = sources | {"training lexicon": lexicon_identity(lexicon, self.data_dir)}
         for seed in self.experiment.seeds:
-            yield Cell(
+            cell = Cell(
                 label=choice.name,
                 recipe=recipe.to_dict(),
                 task=task.model_dump(mode="json", by_alias=True, exclude_defaults=True),
@@ -153,6 +154,17 @@ class _Grid:
                 attacks=self.experiment.attacks,
                 data_dir=self.data_dir,
                 sources=sources,
+            )
+            self._check_at_steps(cell)
+            yield cell
+
+    def _check_at_steps(self, cell: Cell) -> None:
+        late = max(cell.evaluation.at_steps, default=0)
+        steps = cell.steps() if late else None
+        if steps is not None and late >= steps:
+            self.problems.append(
+                f"evaluation.at_steps: {cell.label} on {cell.task['name']} trains for {steps} steps and is measured at "
+                f"its end anyway; expected smaller numbers, got {late}"
             )
 
     def _sources(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> dict[str, Any]:
@@ -169,6 +181,21 @@ class _Grid:
             identities = [source_identity(task, split, self.data_dir), lexicon_identity(attack.lexicon, self.data_dir)]
             found[f"attack {attack.name}"] = identities
         return found
+
+    def _check_moments(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> None:
+        """Moments are compared by their validation accuracy, and the last of them is the end of training."""
+        if not evaluation.at_steps:
+            return
+        if "validation" not in task.splits:
+            self.problems.append(
+                f"{where}, evaluation.at_steps: task {task.name} has no validation split to compare by"
+            )
+        settings = self.experiment.plan_settings() | chosen.plan_settings()
+        if settings.get("early_stopping") or settings.get("select_by"):
+            self.problems.append(
+                f"{where}, evaluation.at_steps: early_stopping and select_by keep the weights of some epoch, so that "
+                "training has no end to measure: leave out one or the other"
+            )
 
     def _measured(self, task: Task, evaluation: EvaluationChoice) -> list[Any]:
         if evaluation.suite is None:

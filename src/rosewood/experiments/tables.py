@@ -15,18 +15,20 @@ from rosewood.evaluation.comparison import (
     Published,
     compared,
     figures_of,
+    methods_table,
     one_line,
     over_seeds,
 )
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
 from rosewood.evaluation.statistics import mean_and_deviation, t_interval
+from rosewood.experiments import matched
 from rosewood.experiments.cell import RUN
 from rosewood.experiments.experiment import Experiment
 from rosewood.experiments.standing import Standing
-from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, write
+from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
 
-RESULTS, MARKDOWN, LATEX, CSV = "results.json", "table.md", "table.tex", "table.csv"
+RESULTS, MARKDOWN, LATEX, CSV, MOMENTS = "results.json", "table.md", "table.tex", "table.csv", "moments.csv"
 
 
 class Group(NamedTuple):
@@ -47,14 +49,40 @@ def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid
         for grid in grids[:1] if several else grids:
             of = "" if len(experiment.models) == 1 else f", {group.model}"
             found.append(replace(grid, title=grid.title + of))
+    found += _matched_grids(experiment, standings)
     failed = [[each.folder.name, each.error or ""] for each in standings if each.state == "failed"]
     if failed:
         found.append(Grid("Cells that failed", ["cell", "error"], failed, texts=2))
     return found
 
 
+def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid]:
+    """The same tables at matched clean accuracy, and one of the moments, where runs were measured as they trained."""
+    at_match, moments = _at_match(standings)
+    if not moments:
+        return []
+    tables = []
+    for group in _groups(at_match):
+        grid = methods_table(group.runs, _baseline(experiment, group))
+        of = "" if len(experiment.models) == 1 else f", {group.model}"
+        tables.append(replace(grid, title=f"{grid.title} at matched clean accuracy{of}"))
+    return [*tables, matched.grid_of(moments)]
+
+
+def _at_match(standings: Sequence[Standing]) -> tuple[list[Standing], list[MatchedMoment]]:
+    """Finished cells as they were at matched clean accuracy, and which moments those are."""
+    found = matched.matched([each.result for each in standings if each.result is not None])
+    pairs = [(each, each.result) for each in standings if each.result and each.result.fingerprint in found]
+    return (
+        [replace(each, result=matched.at_match(result, found[result.fingerprint])) for each, result in pairs],
+        [matched.described(result, found[result.fingerprint]) for _, result in pairs],
+    )
+
+
 def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comparison:
     """All figures and the state of every cell, as data."""
+    at_match, moments = _at_match(standings)
+    unpublished = experiment.model_copy(update={"published": {}})  # papers report the end of training
     return Comparison(
         experiment=experiment.name,
         baseline=experiment.baseline,
@@ -71,16 +99,20 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
             )
             for each in standings
         ],
+        matched=moments,
+        matched_figures=[figure for group in _groups(at_match) for figure in _figures(unpublished, group)],
     )
 
 
 def save_tables(experiment: Experiment, standings: Sequence[Standing], output: Path) -> Comparison:
-    """Write results.json, table.md, table.tex and table.csv, each whole."""
+    """Write results.json, table.md, table.tex and table.csv, each whole; moments.csv if there are moments."""
     comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
     comparison.save(output / RESULTS)
     write(output / MARKDOWN, "\n\n".join([f"# {experiment.title or experiment.name}", *map(to_markdown, grids)]) + "\n")
     write(output / LATEX, "\n\n".join(map(to_latex, grids)) + "\n")
     write(output / CSV, _csv(comparison.figures))
+    if comparison.matched:
+        write(output / MOMENTS, _moments_csv([each.result for each in standings if each.result is not None]))
     return comparison
 
 
@@ -171,4 +203,18 @@ def _csv(figures: Sequence[ComparedFigure]) -> str:
         ends = each.interval or (None, None)
         facts = [each.model, each.on, each.label, each.figure, len(each.values), each.mean, each.deviation]
         rows.writerow([*facts, *ends, each.p, each.p_adjusted, each.published])
+    return text.getvalue()
+
+
+def _moments_csv(results: Sequence[CellResult]) -> str:
+    """One row a cell, moment and figure: how a run went; accuracies are shares, of distance see `Moment`."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["model", "task", "label", "seed", "step", "figure", "value"])
+    for result in results:
+        for moment in result.moments:
+            place = [result.model, result.task, result.label, result.seed, moment.step]
+            figures = {one_line(column): figure.value for column, figure in figures_of(moment.evaluation)}
+            known = {"validation": moment.validation_accuracy, "distance": moment.distance} | figures
+            rows.writerows([*place, name, value] for name, value in known.items() if value is not None)
     return text.getvalue()

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.search.carry_out import carry_out
@@ -18,7 +18,8 @@ from rosewood.evaluation.suite import evaluate
 from rosewood.experiments.cell import RESULT, RUN, Cell, load_cell
 from rosewood.experiments.experiment import AttackChoice
 from rosewood.experiments.grid import evaluated_task
-from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics
+from rosewood.experiments.moments import Distance, Moments, distance_from_pretrained, load_moments
+from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
 from rosewood.training.run import Plan, finish_run
 
 
@@ -28,15 +29,19 @@ def work_on(folder: Path) -> CellResult:
     run, plan = folder / RUN, cell.plan()
     if run.exists() and not (run / "run.json").exists():
         shutil.rmtree(run)  # killed before it had begun, and nobody else's
-    info = finish_run(plan, run)
+    distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
+    info = finish_run(plan, run, _watching(cell, plan, run, distance))
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     model, tokenizer = load_classifier(str(run / "model"))
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if device is not None:
         model.to(device)  # type: ignore[arg-type]
     evaluation = _evaluated(model, tokenizer, cell, plan, run)
-    attacks = [_attacked(model, tokenizer, each, cell, plan, run) for each in cell.attacks]
     metrics = Metrics.load(run / "metrics.json")
+    moments = load_moments(run)
+    if cell.evaluation.at_steps:
+        moments.append(_end(metrics, evaluation, None if distance is None else distance(model)))
+    attacks = [_attacked(model, tokenizer, each, cell, plan, run) for each in cell.attacks]
     result = CellResult(
         fingerprint=cell.fingerprint,
         label=cell.label,
@@ -48,15 +53,40 @@ def work_on(folder: Path) -> CellResult:
         training_seconds=info.seconds,
         data=info.fingerprints,
         evaluation=evaluation.model_copy(update={"attacks": attacks}),
+        moments=moments,
     )
     result.save(folder / RESULT)
     return result
 
 
+def _watching(cell: Cell, plan: Plan, run: Path, distance: Distance | None) -> list[TrainerCallback]:
+    """What measures the run while it trains, if that is wanted."""
+    chosen = cell.evaluation
+    if not chosen.at_steps:
+        return []
+
+    def measure(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Evaluation:
+        return _evaluated(model, tokenizer, cell, plan, None)
+
+    return [Moments(run, plan, chosen.at_steps, chosen.batch_size, measure, distance)]
+
+
+def _end(metrics: Metrics, evaluation: Evaluation, distance: float | None) -> Moment:
+    """The last moment, which is the end."""
+    assert metrics.validation_accuracy is not None, "moments need a validation split, as the grid has checked"
+    return Moment(
+        step=metrics.steps,
+        validation_accuracy=metrics.validation_accuracy,
+        distance=distance,
+        step_seconds=None,
+        evaluation=evaluation,
+    )
+
+
 def _evaluated(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cell: Cell, plan: Plan, run: Path
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cell: Cell, plan: Plan, output: Path | None
 ) -> Evaluation:
-    """Done again if it was interrupted: predictions that were made are in the run's cache."""
+    """Done again if it was interrupted: predictions that were made are in the cache of the output."""
     chosen = cell.evaluation
     return evaluate(
         model,
@@ -68,7 +98,7 @@ def _evaluated(
         max_length=plan.max_length if chosen.suite is None else None,
         typo_rate=chosen.typo_rate,
         task=plan.task.name,
-        output=run,
+        output=output,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,12 @@ from rosewood.training_settings import check_training
 
 
 def assembled(
-    plan: Plan, data: dict[str, Dataset], words: Substitution | None, output: Path, minutes: float
+    plan: Plan,
+    data: dict[str, Dataset],
+    words: Substitution | None,
+    output: Path,
+    minutes: float,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     trusted = plan.trust_remote_code == plan.model
@@ -74,7 +80,7 @@ def assembled(
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[SaveAndStop(minutes), *choosing, TrainingProgress(plan.recipe.name)],
+        callbacks=[SaveAndStop(minutes), *choosing, *callbacks, TrainingProgress(plan.recipe.name)],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -18,6 +18,7 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import psutil
 import torch
 import yaml
 from datasets import Dataset
+from transformers import TrainerCallback
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import TrainOutput
 
@@ -48,14 +50,20 @@ from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
 
 
-def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_checkpoint: float = 5.0) -> RunInfo:
+def start_run(
+    plan: Plan,
+    output: Path,
+    overwrite: bool = False,
+    minutes_per_checkpoint: float = 5.0,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> RunInfo:
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
     if is_first():
         _check_room(output, overwrite)
     data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
     existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
     try:
-        trainer = assembled(plan, data, words, output, minutes_per_checkpoint)
+        trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
     except BaseException:
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
@@ -69,7 +77,12 @@ def start_run(plan: Plan, output: Path, overwrite: bool = False, minutes_per_che
     return _train(trainer, _describe(plan, data, words), output)
 
 
-def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_code: str | None = None) -> RunInfo:
+def resume_run(
+    output: Path,
+    minutes_per_checkpoint: float = 5.0,
+    trust_remote_code: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> RunInfo:
     """Continue an interrupted run from its last checkpoint, with the settings it was started with."""
     info = RunInfo.load(output / "run.json")
     refuse_links(output)
@@ -99,20 +112,21 @@ def resume_run(output: Path, minutes_per_checkpoint: float = 5.0, trust_remote_c
         raise RunError(
             f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
         )
-    return _train(assembled(plan, data, words, output, minutes_per_checkpoint), info, output, resume=True)
+    trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
+    return _train(trainer, info, output, resume=True)
 
 
-def finish_run(plan: Plan, output: Path) -> RunInfo:
+def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = ()) -> RunInfo:
     """Start the run, continue it, or leave it as it is: whatever it takes for it to be finished."""
     if not (output / "run.json").exists():
-        return start_run(plan, output)
+        return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
     differing = [name for name, value in _settings(plan).items() if getattr(info, name) != value]
     if load_recipe(output / "recipe.yaml") != plan.recipe:
         differing.append("recipe")
     if differing:
         raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
-    return info if info.status == "finished" else resume_run(output)
+    return info if info.status == "finished" else resume_run(output, callbacks=callbacks)
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
