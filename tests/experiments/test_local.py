@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from rosewood.errors import ExperimentError
-from rosewood.experiments import local
+from rosewood.experiments import process
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.local import LocalEngine
@@ -25,7 +26,7 @@ QUIET = Console(quiet=True)
 
 def test_processes_share_cores_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(local, "_cores", lambda: 8)
+    monkeypatch.setattr(process, "cores", lambda: 8)
     assert [LocalEngine(jobs).environment(0)["OMP_NUM_THREADS"] for jobs in (1, 3, 8, 20)] == ["8", "2", "1", "1"]
     devices = [LocalEngine(3).environment(place, ["4", "6"])["CUDA_VISIBLE_DEVICES"] for place in range(3)]
     assert devices == ["4", "6", "4"]
@@ -103,21 +104,21 @@ def test_a_worker_that_is_killed_takes_only_its_cell(tmp_path: Path) -> None:
     class KillingTheFirst(LocalEngine):
         def run(self, folders):  # type: ignore[no-untyped-def]
             killed = False
-            real = local._started
+            real = process.start
 
-            def started(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+            def started(folder: Path, *given: Any) -> subprocess.Popen[bytes]:
                 nonlocal killed
-                process = real(folder, environment)
+                worker = real(folder, *given)
                 if not killed:
-                    process.kill()
+                    worker.kill()
                     killed = True
-                return process
+                return worker
 
-            local._started = started
+            process.start = started
             try:
                 yield from super().run(folders)
             finally:
-                local._started = real
+                process.start = real
 
     comparison = compare(experiment, tmp_path / "out", data, KillingTheFirst(), QUIET)
     assert [cell.state for cell in comparison.cells] == ["failed", "finished"]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from rosewood.cli import app
+from rosewood.errors import ExperimentError, closest
+
+if TYPE_CHECKING:
+    from rosewood.experiments.engine import Engine
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -18,8 +23,11 @@ EXAMPLES = """
 
   rosewood compare experiments/reviews-small.yaml --jobs 2
 
+  rosewood compare experiments/reviews-small.yaml --engine ray --ray-address auto --cpus 4
+
   rosewood compare experiments/reviews-small.yaml --table
 """
+RAY = "Ray"
 
 
 @app.command(epilog=EXAMPLES)
@@ -29,10 +37,29 @@ def compare(
         None, "--output", "-o", help="Where cells and tables go.", show_default="runs/NAME"
     ),
     data_dir: Path | None = typer.Option(None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files."),
-    jobs: int = typer.Option(1, min=1, help="Cells at a time, each in a process of its own; they share the cores."),
+    jobs: int | None = typer.Option(
+        None, min=1, help="Cells at a time, each in a process of its own; they share the cores.", show_default="1"
+    ),
+    engine: str = typer.Option("local", help="What runs the cells: local processes, or a ray cluster."),
+    trust_remote_code: list[str] = typer.Option(
+        [], metavar="MODEL", help="Run the code that this model brings along (repeatable)."
+    ),
     plan: bool = typer.Option(False, "--plan", help="Check everything, estimate the time, and run nothing."),
     table: bool = typer.Option(
         False, "--table", help="Show and write the tables of what is finished, and run nothing."
+    ),
+    ray_address: str | None = typer.Option(
+        None,
+        metavar="auto|local|HOST:PORT",
+        help="The cluster; local starts one here and shuts it down.",
+        show_default="RAY_ADDRESS, or local",
+        rich_help_panel=RAY,
+    ),
+    cpus: int | None = typer.Option(
+        None, min=1, help="CPUs, and threads, of a cell.", show_default="OMP_NUM_THREADS, or 1", rich_help_panel=RAY
+    ),
+    retries: int | None = typer.Option(
+        None, min=0, help="How often a cell whose process dies goes on.", show_default="3", rich_help_panel=RAY
     ),
 ) -> None:
     """Train, evaluate and attack every combination of an experiment, and print one table.
@@ -44,18 +71,18 @@ def compare(
     from rosewood.experiments.experiment import read_experiment
 
     experiment = read_experiment(file)
+    chosen = _engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
     if plan:
         from rosewood.experiments.outlook import show_plan
 
-        if not show_plan(experiment, output, data_dir, jobs, console):
+        if not show_plan(experiment, output, data_dir, jobs or 1, console):
             raise typer.Exit(1)
         return
     from rosewood.evaluation.layout import Folded
     from rosewood.experiments.compare import compare as run_experiment
     from rosewood.experiments.compare import output_of
     from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.local import LocalEngine
     from rosewood.experiments.standing import standing
     from rosewood.experiments.tables import grids_of, save_tables
 
@@ -65,7 +92,7 @@ def compare(
         comparison = save_tables(experiment, found, folder)
     else:
         try:
-            comparison = run_experiment(experiment, folder, data_dir, LocalEngine(jobs), console)
+            comparison = run_experiment(experiment, folder, data_dir, chosen, console)
         except KeyboardInterrupt:
             again = shlex.join(["rosewood", *sys.argv[1:]])
             console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
@@ -76,3 +103,21 @@ def compare(
     console.print(f"{finished} of {len(comparison.cells)} cells are finished. Tables are in {folder}", highlight=False)
     if any(cell.state == "failed" for cell in comparison.cells):
         raise typer.Exit(1)
+
+
+def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> Engine:
+    """The engine of that name; options of another one are refused."""
+    given = {option: value for option, value in of_ray.items() if value is not None}
+    if name == "ray":
+        from rosewood.experiments.ray_engine import RayEngine
+
+        if jobs is not None:
+            raise ExperimentError("--jobs is for local processes: on Ray, --cpus says how much room a cell takes")
+        return RayEngine(**given, trusted=trusted)
+    if name != "local":
+        raise ExperimentError(f"unknown engine {name!r}: {closest(name, ['local', 'ray'])}")
+    if given:
+        raise ExperimentError("--ray-address, --cpus and --retries are Ray's: add --engine ray, or leave them out")
+    from rosewood.experiments.local import LocalEngine
+
+    return LocalEngine(jobs or 1, trusted)

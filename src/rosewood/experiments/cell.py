@@ -25,7 +25,7 @@ from rosewood.recipe import Recipe, build_recipe
 from rosewood.results import Lora, write
 from rosewood.training.run import Plan
 
-SPECIFICATION, RESULT, ERROR, LOG, RUN = "cell.json", "result.json", "error.txt", "log.txt", "run"
+SPECIFICATION, RESULT, ERROR, RUN = "cell.json", "result.json", "error.txt", "run"
 # What a recipe says about itself decides no figure.
 _WORDS = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rosewood.errors import RunError
-from rosewood.experiments.cell import ERROR, LOG, RESULT, RUN, Cell
+from rosewood.experiments.cell import ERROR, RESULT, RUN, Cell
+from rosewood.experiments.process import LOG
 from rosewood.results import CellResult, CellState, Metrics
 
 _LAST_LINES = 4

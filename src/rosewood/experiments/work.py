@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,16 +25,20 @@ from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
 from rosewood.training.run import Plan, finish_run
 
 
-def work_on(folder: Path) -> CellResult:
-    """Finish the cell in a folder; stopped or killed, the same call goes on where it stood."""
+def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
+    """Finish the cell in a folder; stopped or killed, the same call goes on where it stood.
+
+    Of `trusted` models, the code that they bring along may run.
+    """
     cell = load_cell(folder)
-    run, plan = folder / RUN, cell.plan()
+    is_trusted = cell.model in trusted
+    run, plan = folder / RUN, replace(cell.plan(), trust_remote_code=cell.model if is_trusted else None)
     if run.exists() and not (run / "run.json").exists():
         shutil.rmtree(run)  # killed before it had begun, and nobody else's
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
     info = finish_run(plan, run, _watching(cell, plan, run, distance))
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
-    model, tokenizer = load_classifier(str(run / "model"))
+    model, tokenizer = load_classifier(str(run / "model"), is_trusted)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if device is not None:
         model.to(device)  # type: ignore[arg-type]

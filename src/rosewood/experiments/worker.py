@@ -1,4 +1,4 @@
-"""A process that works on one cell: python -m rosewood.experiments.worker FOLDER.
+"""A process that works on one cell: python -m rosewood.experiments.worker FOLDER [TRUSTED MODEL ...].
 
 Its standard input is a line to whoever started it: when that is closed, on purpose or because the other is gone, it
 saves what it has and ends. So nobody works on in the dark, and a crash takes one cell and no more.
@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -22,7 +23,7 @@ from rosewood.errors import RosewoodError
 INTERRUPTED = 130
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, trusted: Sequence[str] = ()) -> int:
     """Work on the cell; say in error.txt why it could not be finished."""
     from rosewood.experiments.cell import ERROR
     from rosewood.training.interruption import Interrupted
@@ -33,7 +34,7 @@ def main(folder: Path) -> int:
 
         # Of a worker whose starter was killed, which may still be saving.
         with FileLock(folder / ".lock"):
-            work_on(folder)
+            work_on(folder, trusted)
     except (Interrupted, KeyboardInterrupt):
         return INTERRUPTED
     except RosewoodError as error:
@@ -56,4 +57,4 @@ def _stop_when_left_alone() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     threading.Thread(target=_stop_when_left_alone, daemon=True).start()
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

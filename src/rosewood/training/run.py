@@ -126,7 +126,9 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
         differing.append("recipe")
     if differing:
         raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
-    return info if info.status == "finished" else resume_run(output, callbacks=callbacks)
+    if info.status == "finished":
+        return info
+    return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks)
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
