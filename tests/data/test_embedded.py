@@ -88,7 +88,7 @@ def test_anomalies_are_a_source_like_any_other() -> None:
     task = build_task({**raw, "splits": {"test": {"embedded": source}}}, "This")
     assert available_splits(task) == ["test"]
     assert Counter(load_split(task, "test")["label"][:]) == dict.fromkeys(range(9), 40)
-    assert embedded_file("rosewood").is_file()
+    assert embedded_file("rosewood", "anomalies").is_file()
     with pytest.raises(DataError, match="the package rosewood has no part 'train'; expected anomalies"):
         build_task({**raw, "splits": {"test": {"embedded": {**source, "part": "train"}}}}, "This")
 

@@ -46,6 +46,7 @@ def main() -> None:
         explain,
         lexicons,
         listing,
+        probe,
         table,
         train,
     )

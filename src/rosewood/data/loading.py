@@ -79,7 +79,7 @@ def source_identity(task: Task, split: str, data_dir: str | Path | None = None) 
     try:
         source = _source(task, name, root)
         files = _files(source, root) if isinstance(source, FolderSource) else []
-        files += [embedded_file(source.package)] if isinstance(source, EmbeddedSource) else []
+        files += [embedded_file(source.package, source.part)] if isinstance(source, EmbeddedSource) else []
     except AbsentError:
         return "absent"
     taken = task.carved_from(name)
@@ -176,7 +176,7 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
     try:
         source = _source(task, name, root)
         if isinstance(source, EmbeddedSource):
-            embedded_file(source.package)
+            embedded_file(source.package, source.part)
     except DataError:
         return False
     return not isinstance(source, FolderSource) or bool(_files(source, root))

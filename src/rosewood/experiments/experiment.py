@@ -122,10 +122,15 @@ def read_experiment(path: str | Path) -> Experiment:
         raise ExperimentError(f"{path}: no such file, expected the YAML file of an experiment") from None
     except (yaml.YAMLError, OSError) as error:
         raise ExperimentError(f"{path} cannot be read as YAML: {error}") from None
+    return build_experiment({"name": path.stem, **raw} if isinstance(raw, dict) else raw, str(path))
+
+
+def build_experiment(raw: Any, where: str) -> Experiment:
+    """Check what an experiment file, or whoever writes none, says; an error lists all that is wrong with its form."""
     try:
-        return Experiment.model_validate({"name": path.stem, **raw} if isinstance(raw, dict) else raw)
+        return Experiment.model_validate(raw)
     except ValidationError as error:
-        raise problems_of(str(path), [_problem(found) for found in error.errors()]) from None
+        raise problems_of(where, [_problem(found) for found in error.errors()]) from None
 
 
 def problems_of(where: str, problems: list[str]) -> ExperimentError:

@@ -1,0 +1,1 @@
+"""Analyses: each file computes one thing about runs, as a typed result."""
