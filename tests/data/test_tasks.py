@@ -11,6 +11,7 @@ from rosewood.data.tasks import Task, build_task, label_key, load_task, task_nam
 from rosewood.errors import DataError
 
 SHIPPED = ["imdb", "mnli", "qnli", "qqp", "reviews", "rte", "snli", "sst2"]
+PROBES = ["msgs-length", "msgs-the", "probe-length", "probe-the"]
 LABELS = {
     "imdb": ["negative", "positive"],
     "mnli": ["entailment", "neutral", "contradiction"],
@@ -36,7 +37,16 @@ def problem(**changes: Any) -> str:
 
 
 def test_shipped_names() -> None:
-    assert task_names() == SHIPPED
+    assert task_names() == sorted([*SHIPPED, *PROBES])
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_shipped_probe_is_complete(name: str) -> None:
+    task = load_task(name)
+    assert (task.name, task.labels) == (name, ["raising", "control"])
+    assert list(task.splits) == ["train", "validation", "ambiguous", "disambiguating", "disambiguating-in-domain"]
+    for split in task.splits.values():
+        assert split.carve or (split.embedded if name.startswith("probe") else split.folder)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

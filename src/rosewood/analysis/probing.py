@@ -54,18 +54,17 @@ class Probing(_Result):
     """What `probing.json` says: every run, and what they come to."""
 
     model: str
-    titles: dict[str, str]  # of the tasks
     runs: list[ProbedRun]
     recipes: list[ProbedRecipe]
 
 
-def probing_of(model: str, titles: dict[str, str], results: Sequence[CellResult]) -> Probing:
+def probing_of(model: str, results: Sequence[CellResult]) -> Probing:
     """The scores of finished cells, recipes and tasks in the order of their first."""
     runs = [probed_run(each.label, each.seed, each.evaluation) for each in results]
     groups: dict[tuple[str, str], list[ProbedRun]] = {}
     for run in runs:
         groups.setdefault((run.task, run.label), []).append(run)
-    return Probing(model=model, titles=titles, runs=runs, recipes=[_recipe(each) for each in groups.values()])
+    return Probing(model=model, runs=runs, recipes=[_recipe(each) for each in groups.values()])
 
 
 def probed_run(label: str, seed: int, evaluation: Evaluation) -> ProbedRun:

@@ -52,14 +52,11 @@ def probe(
     """
     experiment = experiment_of(recipes, tasks, seeds, model, training or {}, train_size)
     cells = cells_of(experiment, data_dir)
-    titles = {}
-    for name in tasks:
-        task = load_task(name)
-        check_features(task, data_dir)
-        titles[task.name] = task.title
+    for task in tasks:
+        check_features(load_task(task), data_dir)
     compare(experiment, output, data_dir, engine, console)
     found = [standing(cell, Path(output)).result for cell in cells]
-    probing = probing_of(model, titles, [each for each in found if each is not None])
+    probing = probing_of(model, [each for each in found if each is not None])
     save(probing, Path(output))
     return probing
 
