@@ -74,14 +74,24 @@ def test_runs_come_to_means_medians_and_intervals(tmp_path: Path) -> None:
     vanilla, rose, other = found.recipes
     assert (vanilla.label, vanilla.task, vanilla.seeds) == ("vanilla", "probe-the", [0, 1, 2])
     assert (vanilla.mean, vanilla.median) == (0, 0)
-    assert vanilla.interval == pytest.approx(ttest_1samp([-1, 0, 1], 0).confidence_interval(0.95))
+    assert vanilla.interval == (-1, 1), "Student's interval, 2.48 to either side, cut to what is possible"
     assert (rose.mean, rose.interval, rose.in_domain_mean, rose.ambiguous_accuracy) == (1, None, None, 1)
     assert (other.task, other.mean) == ("probe-length", -1)
     found.save(tmp_path / "probing.json")
     assert Probing.load(tmp_path / "probing.json") == found
     printed = to_markdown(table(found))
-    assert "| probe-the | vanilla | 3 | +0.00 | -2.48 to +2.48 | +0.00 | - | 100.0% | 100.0% |" in printed
+    assert "| probe-the | vanilla | 3 | +0.00 | -1.00 to +1.00 | +0.00 | - | 100.0% | 100.0% |" in printed
     assert "| probe-length | rose | 1 | -1.00 | - | -1.00 | - | 100.0% | 100.0% |" in printed
+
+
+def test_the_interval_is_students() -> None:
+    mixed, constant = [0, 1, 0, 1, 1, 0, 1, 1], [1] * 8
+    found = probing_of(
+        "minilm", [cell_result("vanilla", seed, each) for seed, each in enumerate([mixed, constant] * 3)]
+    )
+    scores = [run.matthews for run in found.runs]
+    assert 0 < max(scores) < 1
+    assert found.recipes[0].interval == pytest.approx(ttest_1samp(scores, 0).confidence_interval(0.95))
 
 
 def test_a_file_that_is_damaged_is_refused(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_scores_are_those_of_the_predictions(place: Place) -> None:
             assert len(told) == (24 if name == "disambiguating" else 16)
             assert score == pytest.approx(matthews_corrcoef(*zip(*told, strict=True)))
         assert run.ambiguous_accuracy is None
+    assert any(run.matthews for run in probing.runs), "answers that are all alike would prove nothing"
     assert "| msgs-the | rose-second | 2 |" in (place.whole / "probing.md").read_text()
     assert (place.whole / "probing.png").read_bytes().startswith(b"\x89PNG")
     assert (place.whole / "probing.html").stat().st_size > 1_000_000, "it needs no network"

@@ -44,7 +44,7 @@ class ProbedRecipe(_Part):
     seeds: list[int]
     mean: Correlation
     median: Correlation
-    interval: tuple[float, float] | None  # 95 %, of the mean over seeds (Student's t); None for a single seed
+    interval: tuple[Correlation, Correlation] | None  # 95 %, of the mean over seeds (Student's t); None for one seed
     in_domain_mean: Correlation | None
     validation_accuracy: Share
     ambiguous_accuracy: Share | None
@@ -76,7 +76,6 @@ def probed_run(label: str, seed: int, evaluation: Evaluation) -> ProbedRun:
             f"a probe needs the sets validation and {OPPOSED[0]}; the evaluation on {evaluation.task} lacks "
             f"{' and '.join(lacking)}. Evaluate on the sets of a probing task."
         )
-    ambiguous = sets.get("ambiguous")
     return ProbedRun(
         label=label,
         task=evaluation.task,
@@ -84,7 +83,7 @@ def probed_run(label: str, seed: int, evaluation: Evaluation) -> ProbedRun:
         matthews=matthews(sets[OPPOSED[0]]),
         matthews_in_domain=matthews(sets[OPPOSED[1]]) if OPPOSED[1] in sets else None,
         validation_accuracy=sets["validation"].accuracy,
-        ambiguous_accuracy=ambiguous and ambiguous.accuracy,
+        ambiguous_accuracy=sets[AGREEING[1]].accuracy if AGREEING[1] in sets else None,
     )
 
 
@@ -130,11 +129,17 @@ def _recipe(runs: Sequence[ProbedRun]) -> ProbedRecipe:
         seeds=[run.seed for run in runs],
         mean=fmean(values),
         median=median(values),
-        interval=t_interval(values) if len(values) > 1 else None,
+        interval=_interval(values) if len(values) > 1 else None,
         in_domain_mean=_mean([run.matthews_in_domain for run in runs]),
         validation_accuracy=fmean(run.validation_accuracy for run in runs),
         ambiguous_accuracy=_mean([run.ambiguous_accuracy for run in runs]),
     )
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Cut to what a correlation can be: few seeds that disagree give an interval far beyond."""
+    low, high = t_interval(values)
+    return max(-1.0, low), min(1.0, high)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
