@@ -114,9 +114,9 @@ def table(probing: Probing) -> Grid:
 
 
 def _row(found: ProbedRecipe) -> list[str]:
-    ends = "-" if found.interval is None else " to ".join(f"{end:+.2f}" for end in found.interval)
-    scores = [f"{found.mean:+.2f}", ends, f"{found.median:+.2f}"]
-    scores.append("-" if found.in_domain_mean is None else f"{found.in_domain_mean:+.2f}")
+    ends = "-" if found.interval is None else " to ".join(f"{end:+z.2f}" for end in found.interval)
+    scores = [f"{found.mean:+z.2f}", ends, f"{found.median:+z.2f}"]
+    scores.append("-" if found.in_domain_mean is None else f"{found.in_domain_mean:+z.2f}")
     accuracies = ["-" if v is None else f"{v:.1%}" for v in (found.validation_accuracy, found.ambiguous_accuracy)]
     return [found.task, found.label, str(len(found.seeds)), *scores, *accuracies]
 
