@@ -2,7 +2,7 @@
 
 The score is Matthews' correlation of the predictions with the linguistic labels on data where the surface feature says
 the opposite: +1 is a model that went by the linguistic feature, -1 one that went by the surface, 0 one that answers
-the same whatever it reads (ROSE, section 4.4; MSGS, Warstadt et al., 2020).
+the same whatever it reads (ROSE, section 4.2; MSGS, Warstadt et al., 2020).
 """
 
 from __future__ import annotations
