@@ -10,7 +10,13 @@ from rosewood.data.control_raising import Sentence, sentences
 from rosewood.data.tasks import load_task
 
 FOLDER = "control_raising_lexical_content_the"
-TRAINING = {"max_steps": 6, "per_device_train_batch_size": 4, "save_strategy": "steps", "save_steps": 2}
+TRAINING = {
+    "learning_rate": 1e-3,
+    "max_steps": 6,
+    "per_device_train_batch_size": 4,
+    "save_strategy": "steps",
+    "save_steps": 2,
+}
 FILES = {"train": ("train", 40), "test": ("disambiguating", 24), "inoculating": ("disambiguating-in-domain", 16)}
 
 
