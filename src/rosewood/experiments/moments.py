@@ -82,7 +82,7 @@ def distance_from_pretrained(plan: Plan) -> Distance | None:
     """
     if plan.lora is not None:
         return None
-    model, _ = load_pretrained(plan.model, plan.task, plan.seed)
+    model, _ = load_pretrained(plan.model, plan.task, plan.seed, plan.trust_remote_code == plan.model)
     before = {name: model.get_parameter(name).detach() for name in pretrained_names(model)}
 
     def distance(trained: PreTrainedModel) -> float:
