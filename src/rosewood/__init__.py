@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.suite import evaluate
     from rosewood.experiments.compare import compare
+    from rosewood.experiments.tuning.tune import tune
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
 
@@ -39,6 +40,7 @@ _HOMES = {
     "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
     "robust_accuracy": "rosewood.attacks.search.estimate",
+    "tune": "rosewood.experiments.tuning.tune",
     "with_substitutes": "rosewood.data.alignment",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "load_suite",
     "load_task",
     "robust_accuracy",
+    "tune",
     "with_substitutes",
 ]
 

@@ -56,14 +56,14 @@ def test_threads_are_those_of_omp_or_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ray_engine._threads() == 1
 
 
-class Lost(Exception):
+class LostError(Exception):
     """What Ray raises for a task whose process is gone."""
 
 
 class Scripted:
     """A cluster whose tasks are lists of what they yield; an exception stands for a lost process."""
 
-    exceptions = SimpleNamespace(RayError=Lost)
+    exceptions = SimpleNamespace(RayError=LostError)
 
     def __init__(self, script: dict[str, list[list[Any]]]) -> None:
         self.script, self.submitted, self.cancelled = script, list[str](), list[Any]()
@@ -76,7 +76,7 @@ class Scripted:
         return streams[:1], streams[1:]
 
     def get(self, value: Any) -> Any:
-        if isinstance(value, Lost):
+        if isinstance(value, LostError):
             raise value
         return value
 
@@ -93,10 +93,10 @@ def scripted(folder: Path, retries: int, **script: list[list[Any]]) -> tuple[Scr
 
 
 def test_a_lost_cell_is_tried_again_so_often_and_no_more(tmp_path: Path) -> None:
-    dead = Lost("The worker died.")
+    dead = LostError("The worker died.")
     cluster, events = scripted(tmp_path, 2, bad=[[None, -9], [dead], [None, dead]], good=[[None, -9], [None, 0]])
     found = [(event.folder.name, event.what, event.lost) for event in events]
-    lost = "its Ray task was lost (Lost: The worker died.), 3 times"
+    lost = "its Ray task was lost (LostError: The worker died.), 3 times"
     assert sorted(found) == sorted(
         [("bad", "started", ""), ("bad", "ended", lost), ("good", "started", ""), ("good", "ended", "")]
     )

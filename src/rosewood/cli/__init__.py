@@ -49,6 +49,7 @@ def main() -> None:
         probe,
         table,
         train,
+        tune,
     )
 
     try:

@@ -160,14 +160,11 @@ def _connected(address: str) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    own: dict[str, Any] = {"num_cpus": process.cores(), "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        settings |= {"num_cpus": process.cores(), "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **(own if address == LOCAL else {}),
-        )
+        ray.init(**settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ExperimentError(
             f"no Ray cluster answers at {address} ({error}): check --ray-address and RAY_ADDRESS, or use "

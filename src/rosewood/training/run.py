@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -48,6 +49,13 @@ from rosewood.training.robust_validation import METRIC
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
+
+
+def check_run(plan: Plan) -> None:
+    """Refuse whatever start_run would refuse: settings, data, model, or what they are together."""
+    words = Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    with TemporaryDirectory() as folder:
+        assembled(plan, _load_data(plan), words, Path(folder), minutes=5.0)
 
 
 def start_run(
@@ -293,4 +301,4 @@ def _peak_memory() -> int:
     return host + (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0)
 
 
-__all__ = ["DEFAULTS", "Interrupted", "Plan", "finish_run", "resume_run", "start_run"]
+__all__ = ["DEFAULTS", "Interrupted", "Plan", "check_run", "finish_run", "resume_run", "start_run"]

@@ -1,0 +1,1 @@
+"""Searching the settings of a recipe on data held out from training."""

@@ -1,0 +1,36 @@
+"""What a search is after: accuracy, accuracy under an attack, or a weighted mean of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rosewood.errors import ExperimentError, closest
+
+OBJECTIVES = ("clean", "robust", "mean")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The figure to be raised; `clean_weight` is the share of clean accuracy in a mean."""
+
+    objective: str = "clean"
+    attack: str | None = None
+    clean_weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ExperimentError(f"unknown objective {self.objective!r}: {closest(self.objective, [*OBJECTIVES])}")
+        if self.objective == "clean" and self.attack is not None:
+            raise ExperimentError("the objective clean knows no attack: choose --objective robust or mean")
+        if self.objective != "clean" and self.attack is None:
+            raise ExperimentError(f"the objective {self.objective} needs an attack: --attack typos, or --attack pwws")
+        if not 0 < self.clean_weight < 1:
+            raise ExperimentError(f"clean_weight must lie between 0 and 1, got {self.clean_weight:g}")
+
+    def value(self, clean: float, robust: float | None) -> float:
+        """The figure, from accuracy and accuracy under attack."""
+        if self.objective == "clean" or robust is None:
+            return clean
+        if self.objective == "robust":
+            return robust
+        return self.clean_weight * clean + (1 - self.clean_weight) * robust

@@ -1,0 +1,108 @@
+"""What a search leaves behind: all trials as a table, the best settings as a recipe, and the command that uses them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rosewood.durable import write_whole
+from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.plan import Plan
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+BEST, TABLE, TASK = "best.yaml", "trials.csv", "task.yaml"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial that came to its end: `state` is complete, pruned or failed."""
+
+    number: int
+    state: str
+    value: float | None
+    clean: float | None
+    robust: float | None
+    settings: Mapping[str, Any]
+    error: str
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All trials in the order in which their settings were drawn, and what the best one says."""
+
+    trials: Sequence[Tried]
+    best: Tried | None
+    recipe: Recipe | None
+    command: str
+
+
+def tried(study: Study) -> list[Tried]:
+    """The trials of a study that came to an end."""
+    from rosewood.experiments.tuning.study import ERROR, ended, place_of
+
+    everything = study.get_trials(deepcopy=False)
+    found = [
+        Tried(
+            number=place_of(trial.number, everything) + 1,
+            state="failed" if ERROR in trial.user_attrs else trial.state.name.lower(),
+            value=None if ERROR in trial.user_attrs else trial.value,
+            clean=trial.user_attrs.get("clean"),
+            robust=trial.user_attrs.get("robust"),
+            settings=trial.params,
+            error=trial.user_attrs.get(ERROR, ""),
+        )
+        for trial in ended(study)
+    ]
+    return sorted(found, key=lambda each: each.number)
+
+
+def best_of(trials: Sequence[Tried]) -> Tried | None:
+    """The complete trial with the highest figure; of equal ones the first."""
+    complete = [each for each in trials if each.state == "complete" and each.value is not None]
+    return max(complete, key=lambda each: (each.value, -each.number), default=None)
+
+
+def save_outcome(study: Study, plan: Plan, task: str, output: Path) -> Tuning:
+    """Write trials.csv and, once there is one, best.yaml."""
+    trials = tried(study)
+    best = best_of(trials)
+    write_whole(output / TABLE, _csv(trials))
+    if best is None:
+        return Tuning(trials, None, None, "")
+    recipe = load_recipe(plan.recipe, best.settings)
+    recipe = replace(recipe, name=f"{plan.recipe.name}-tuned")
+    recipe.save(output / BEST)
+    return Tuning(trials, best, recipe, command(plan, task, output))
+
+
+def command(plan: Plan, task: str, output: Path) -> str:
+    """The `rosewood train` that uses the best settings on all training data of the task."""
+    words: dict[str, Any] = {"recipe": output / BEST, "task": task, "model": plan.model, "data-dir": plan.data_dir}
+    words |= {"train-size": plan.train_size, "max-length": plan.max_length, "seed": plan.seed}
+    words |= {"early-stopping": plan.early_stopping, "select-by": plan.select_by}
+    if plan.select_by is not None:
+        words["select-examples"] = plan.select_examples
+    if plan.lora is not None:
+        words |= {"lora-rank": plan.lora.rank, "lora-alpha": plan.lora.alpha, "lora-dropout": plan.lora.dropout}
+    words["trust-remote-code"] = plan.trust_remote_code
+    options = [word for name, value in words.items() if value is not None for word in (f"--{name}", str(value))]
+    targets = [word for target in (plan.lora.targets if plan.lora else []) for word in ("--lora-targets", target)]
+    return shlex.join(["rosewood", "train", *options, *targets, "--output", str(output / "best")])
+
+
+def _csv(trials: Sequence[Tried]) -> str:
+    paths = list(dict.fromkeys(path for each in trials for path in each.settings))
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["trial", "state", "value", "clean", "robust", *paths, "error"])
+    for each in trials:
+        figures = [each.number, each.state, each.value, each.clean, each.robust]
+        rows.writerow([*figures, *(each.settings.get(path) for path in paths), each.error])
+    return text.getvalue()

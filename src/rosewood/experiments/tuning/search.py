@@ -1,0 +1,218 @@
+"""What is searched: a range `LOW..HIGH`, `LOW..HIGH:log`, or choices `A,B`, for settings of a recipe by their path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rosewood import strict_yaml
+from rosewood.errors import ExperimentError, RecipeError, closest
+from rosewood.recipe import PARTS, SWITCHES, Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+SHORT = {"learning_rate": "training.learning_rate"}
+_SEARCHABLE = (*PARTS, *SWITCHES, "stages", "training")
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers between two ends; `whole` ones alone, or evenly on a logarithmic scale."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    @property
+    def tried(self) -> tuple[Any, ...]:
+        """Values that a recipe must take for it to take them all."""
+        return (self.low, self.high)
+
+    def suggest(self, trial: Trial, path: str) -> Any:
+        """The value of a trial."""
+        if self.whole:
+            return trial.suggest_int(path, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(path, self.low, self.high, log=self.log)
+
+    def __str__(self) -> str:
+        return f"{self.low:g}..{self.high:g}{':log' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some values, without any order."""
+
+    tried: tuple[Any, ...]
+
+    def suggest(self, trial: Trial, path: str) -> Any:
+        """The value of a trial."""
+        return trial.suggest_categorical(path, self.tried)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.tried))
+
+
+Space = dict[str, Range | Choice]
+
+
+def read_search(path: Path) -> dict[str, Any]:
+    """A YAML file that maps settings to ranges, written as on the command line, or to lists of choices."""
+    try:
+        raw = strict_yaml.read(path)
+    except (yaml.YAMLError, OSError) as error:
+        raise ExperimentError(f"{path} cannot be read as YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise ExperimentError(f"{path} must map settings to what is searched, such as learning_rate: 1e-5..1e-3:log")
+    return {str(name): value for name, value in raw.items()}
+
+
+def parse_search(assignments: Sequence[str]) -> dict[str, str]:
+    """`["learning_rate=1e-5..1e-3:log"]` as a mapping."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, sign, text = (part.strip() for part in assignment.partition("="))
+        if not (name and sign and text):
+            raise ExperimentError(f"--search expects SETTING=LOW..HIGH or SETTING=A,B,C, got {assignment!r}")
+        if name in found:
+            raise ExperimentError(f"--search {name} is there more than once: give it one range or one list")
+        found[name] = text
+    return found
+
+
+def space_of(search: Mapping[str, Any], recipe: Recipe) -> Space:
+    """What is searched, checked against the recipe; all problems are said at once."""
+    if not search:
+        raise ExperimentError("there is nothing to search: give a setting and its range, learning_rate=1e-5..1e-3:log")
+    problems: list[str] = []
+    space: Space = {}
+    for name, given in search.items():
+        try:
+            space[SHORT.get(name, name)] = _dimension(given)
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    if not problems:
+        space = {path: _whole_if_needed(path, each, space, recipe) for path, each in space.items()}
+        problems = list(dict.fromkeys(problem for path in space for problem in _refusals(path, space, recipe)))
+    if problems:
+        raise ExperimentError("\n".join(["the search cannot be done:", *(f"- {each}" for each in problems)]))
+    return space
+
+
+def _dimension(given: Any) -> Range | Choice:
+    if isinstance(given, str) and ".." in given:
+        return _range(given)
+    values = given if isinstance(given, list) else _listed(str(given))
+    odd = [value for value in values if not isinstance(value, str | int | float | bool | None)]
+    if odd:
+        raise ValueError(f"choices are single values, got {odd[0]!r}")
+    distinct = list(dict.fromkeys(map(_number_if_one, values)))
+    if len(distinct) < 2:
+        raise ValueError(f"expected a range LOW..HIGH or two values or more, got {given!r}; fix one value with --set")
+    return Choice(tuple(distinct))
+
+
+def _range(text: str) -> Range:
+    ends, colon, scale = text.partition(":")
+    if colon and scale.strip() != "log":
+        raise ValueError(f"after the range only :log may stand, got :{scale}")
+    low, high = (_number(end) for end in ends.split("..", 1))
+    if low >= high:
+        raise ValueError(f"the range {ends.strip()} is empty: its first end must be the smaller one")
+    if colon and low <= 0:
+        raise ValueError(f"a logarithmic range begins above 0, got {low:g}")
+    return Range(low, high, bool(colon), all(_is_whole(end) for end in ends.split("..", 1)))
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().lstrip("+-").isdigit()
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise ValueError(f"expected a number at each end of the range, got {text.strip()!r}")
+    return number
+
+
+def _listed(text: str) -> list[Any]:
+    try:
+        return list(strict_yaml.parse(f"[{text}]"))
+    except yaml.YAMLError:
+        raise ValueError(f"expected values with commas between them, got {text!r}") from None
+
+
+def _number_if_one(value: Any) -> Any:
+    """YAML 1.1 reads 1e-5 as text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _first_of_others(path: str, space: Space) -> dict[str, Any]:
+    """A setting may exist only with the part that another one chooses; what is set below a part says nothing of it."""
+    others = [other for other in space if other != path and not other.startswith(f"{path}.")]
+    return {other: space[other].tried[0] for other in others}
+
+
+def _refused(build: Callable[[Any], object], value: Any) -> str:
+    try:
+        build(value)
+    except RecipeError as error:
+        return str(error)
+    return ""
+
+
+def _builder(path: str, space: Space, recipe: Recipe) -> Callable[[Any], Recipe]:
+    others = _first_of_others(path, space)
+    return partial(_built, recipe, others, path)
+
+
+def _built(recipe: Recipe, others: dict[str, Any], path: str, value: Any) -> Recipe:
+    return load_recipe(recipe, others | {path: value})
+
+
+def _whole_if_needed(path: str, dimension: Range | Choice, space: Space, recipe: Recipe) -> Range | Choice:
+    """0..1 are two values of a count, and all between them of a weight: the recipe tells which it is."""
+    if isinstance(dimension, Choice) or not dimension.whole:
+        return dimension
+    is_count = bool(_refused(_builder(path, space, recipe), dimension.low + 0.5))
+    return Range(dimension.low, dimension.high, dimension.log, is_count)
+
+
+def _refusals(path: str, space: Space, recipe: Recipe) -> Iterator[str]:
+    build, dimension = _builder(path, space, recipe), space[path]
+    whole = isinstance(dimension, Range) and dimension.whole
+    for value in dimension.tried:
+        refusal = _refused(build, int(value) if whole else value)
+        if not refusal and path.partition(".")[0] in _SEARCHABLE:
+            continue
+        known = [*SHORT, *_paths(recipe)]
+        unknown = path.partition(".")[0] not in _SEARCHABLE or "no such setting" in refusal
+        yield f"{path}: no such setting; {closest(path, known)}" if unknown else f"{path}: {refusal}"
+
+
+def _paths(recipe: Recipe) -> list[str]:
+    """Every setting that the recipe has, by its path."""
+    plain = recipe.to_dict()
+    return [path for top in _SEARCHABLE for path in _below(top, plain.get(top)) if not path.endswith(".name")]
+
+
+def _below(path: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping | list) and value:
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, inner in entries:
+            yield from _below(f"{path}.{key}", inner)
+    else:
+        yield path

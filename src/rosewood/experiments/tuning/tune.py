@@ -1,0 +1,140 @@
+"""Search settings of a recipe: trials until there are enough, shared with whoever else works on the same study."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from rich import get_console
+from rich.console import Console
+
+from rosewood.data.file_identity import of_checkpoint
+from rosewood.data.loading import source_identity
+from rosewood.data.tasks import Task, load_task
+from rosewood.durable import write_whole
+from rosewood.errors import ExperimentError
+from rosewood.experiments.cell import WORDS
+from rosewood.experiments.tuning.board import Board
+from rosewood.experiments.tuning.goal import Goal
+from rosewood.experiments.tuning.held_out import held_out
+from rosewood.experiments.tuning.outcome import TASK, Tuning, save_outcome
+from rosewood.experiments.tuning.search import Space, space_of
+from rosewood.processes import together
+from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.plan import Plan
+from rosewood.training.run import check_run
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+_PAUSE = 1.0
+
+
+def tune(
+    search: Mapping[str, Any],
+    recipe: str | Path | Recipe = "vanilla",
+    task: str | Path | Task = "reviews",
+    *,
+    output: str | Path = "runs/tune",
+    trials: int = 20,
+    objective: str = "clean",
+    attack: str | None = None,
+    clean_weight: float = 0.5,
+    training: Mapping[str, Any] | None = None,
+    storage: str | None = None,
+    study: str | None = None,
+    console: Console | None = None,
+    **settings: Any,
+) -> Tuning:
+    """Search settings of a recipe on data held out from training, and write the best ones to `output`.
+
+    `search` maps settings to ranges or choices: `{"learning_rate": "1e-5..1e-3:log", "selection.keep_quantile":
+    "0.3..0.9", "anchors.0.weight": [0.1, 0.5]}`. The objective is `clean` accuracy, `robust` accuracy under an
+    `attack`, or their weighted `mean`. `settings` are those of a run: model, data_dir, train_size, validation_size,
+    max_length, seed, early_stopping, select_examples, lora. Test data are never read. Given again, the call goes on
+    with the study; others who name the same `storage` and `study` work on it too.
+    """
+    _check(trials)
+    goal = Goal(objective, attack, clean_weight)
+    whole = task if isinstance(task, Task) else load_task(task)
+    chosen = load_recipe(recipe, {f"training.{name}": value for name, value in (training or {}).items()})
+    space, output = space_of(search, chosen), Path(output)
+    plan = Plan(recipe=chosen, task=held_out(whole), select_by=attack, **settings)
+    check_run(replace(plan, recipe=load_recipe(chosen, {path: each.tried[0] for path, each in space.items()})))
+    opened = _study(plan, space, goal, output, storage, study)
+    if isinstance(task, Task):
+        plain = whole.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        write_whole(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    again = str(output / TASK) if isinstance(task, Task) else str(task)
+    try:
+        _work(opened, plan, space, goal, output, trials, console or get_console())
+    finally:
+        outcome = save_outcome(opened, plan, again, output)
+    return outcome
+
+
+def _check(trials: int) -> None:
+    if find_spec("optuna") is None:
+        raise ExperimentError("tuning needs packages: pip install 'rosewood[tune]'")
+    if trials < 1:
+        raise ExperimentError(f"trials must be at least 1, got {trials}")
+    if together():
+        raise ExperimentError(
+            "each worker of a search is one process: start several commands with the same --storage instead of torchrun"
+        )
+
+
+def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | None, name: str | None) -> Study:
+    from rosewood.experiments.tuning.study import open_study
+
+    if storage is None:
+        output.mkdir(parents=True, exist_ok=True)
+    url = storage or f"sqlite:///{(output / 'study.db').resolve()}"
+    return open_study(url, name or output.resolve().name, plan.seed, _identity(plan, space, goal))
+
+
+def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
+    """Everything that decides a trial's figure but its settings: a study of two kinds of figures would be none."""
+    others = ("train_size", "validation_size", "max_length", "seed", "early_stopping", "select_examples")
+    facts = {
+        "recipe": {key: value for key, value in plan.recipe.to_dict().items() if key not in WORDS},
+        "search": {path: str(dimension) for path, dimension in space.items()},
+        "objective": [goal.objective, goal.attack, goal.clean_weight],
+        "model": of_checkpoint(plan.model),
+        "data": {name: source_identity(plan.task, name, plan.data_dir) for name in plan.task.splits},
+        "lora": None if plan.lora is None else plan.lora.model_dump(mode="json"),
+        **{name: getattr(plan, name) for name in others},
+    }
+    found: dict[str, Any] = json.loads(json.dumps(facts))  # as the storage will give it back
+    return found
+
+
+def _work(study: Study, plan: Plan, space: Space, goal: Goal, output: Path, wanted: int, console: Console) -> None:
+    """Trials until there are enough; the last ones of other workers are waited for, and taken over if they die."""
+    import optuna
+
+    from rosewood.experiments.tuning.study import ended, release_the_dead, under_way
+    from rosewood.experiments.tuning.trial import Trials
+
+    board = Board(study, wanted, console)
+    objective = Trials(plan, space, goal, output, board.refresh)
+    loudness = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with board.shown():
+            while (missing := wanted - len(ended(study))) > 0:
+                release_the_dead(study)
+                if len(under_way(study)) < missing:
+                    study.optimize(objective, n_trials=1, catch=(Exception,))
+                    save_outcome(study, plan, "", output)
+                else:
+                    time.sleep(_PAUSE)
+                board.refresh()
+    finally:
+        optuna.logging.set_verbosity(loudness)
