@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from cli.conftest import Rosewood
 from rosewood.experiments import local, outlook
 from rosewood.experiments.experiment import read_experiment
+from rosewood.experiments.local import LocalEngine
 from tiny_experiment import InThisProcess, write_data, write_experiment
 from tiny_text import tiny_tokenizer
 
@@ -63,6 +64,35 @@ def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(
     assert "Difference from vanilla on the same examples" in printed  # one seed
     shown = rosewood("compare", file, "-o", output, "--data-dir", data, "--table", code=1)
     assert shown in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "rya"], "unknown engine 'rya': did you mean ray?"),
+        (
+            ["--engine", "ray", "--jobs", 2],
+            "--jobs is for local processes: on Ray, --cpus says how much room a cell takes",
+        ),
+        (["--cpus", 2], "--ray-address, --cpus and --retries are Ray's: add --engine ray, or leave them out"),
+        (["--engine", "ray", "--ray-address", "ray://head:10001"], "give the command on a node of the cluster"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: list[object], message: str, rosewood: Rosewood, tmp_path: Path
+) -> None:
+    printed = rosewood("compare", write_experiment(tmp_path), "-o", tmp_path / "out", *options, code=1)
+    assert message in printed and not (tmp_path / "out").exists()
+
+
+def test_the_models_to_trust_reach_the_workers(
+    rosewood: Rosewood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[LocalEngine] = []
+    monkeypatch.setattr(LocalEngine, "run", lambda self, folders: iter(seen.append(self) or []))
+    file, data = write_experiment(tmp_path), write_data(tmp_path / "data")
+    rosewood("compare", file, "-o", tmp_path / "out", "--data-dir", data, "--trust-remote-code", "mine", "--jobs", 3)
+    assert [(engine.jobs, engine.trusted) for engine in seen] == [(3, ["mine"])]
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)

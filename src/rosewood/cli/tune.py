@@ -23,7 +23,7 @@ EXAMPLES = """
 
   rosewood tune --recipe rose-first --search selection.keep_quantile=0.3..0.9 --objective robust --attack typos
 
-  rosewood tune --recipe mixout --search anchors.0.probability=0.1,0.5,0.9 --objective mean --attack pwws --clean-weight 0.7
+  rosewood tune --recipe mixout --search anchors.0.probability=0.1,0.5,0.9 --objective mean --attack pwws
 
   rosewood tune --search-file space.yaml --storage postgresql://me@host/studies --study rose
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -76,7 +77,7 @@ def server() -> Iterator[str]:
                 wait_until_it_answers(url, process)
                 yield url
             finally:
-                process.terminate()
+                process.send_signal(signal.SIGINT)  # SIGTERM would wait for this process's own connections
 
 
 def work(place: Place, output: str, storage: str, both: Any) -> None:
@@ -95,6 +96,7 @@ def work(place: Place, output: str, storage: str, both: Any) -> None:
         place.tune(output, storage=storage, study="shared", trials=4)
 
 
+@pytest.mark.slow
 def test_two_workers_share_a_study(server: str, tmp_path: Path) -> None:
     """In forks of this process, which has imported everything; they also create the tables at the same moment."""
     place, context = Place(tmp_path), multiprocessing.get_context("fork")

@@ -24,6 +24,6 @@ def held_out(task: Task) -> Task:
             f"task {task.name} carves its split {other} from the training data, so that none can be held out without "
             f"touching it: put {other} into a file of its own"
         )
-    rule = taken or Carve(source="train", share=SHARE)
+    rule = taken or Carve.model_validate({"from": "train", "share": SHARE})
     splits = {"train": train, "validation": Split(role="validation", carve=rule)}
     return task.model_copy(update={"splits": splits})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,47 +159,43 @@ def _number_if_one(value: Any) -> Any:
         return value
 
 
-def _first_of_others(path: str, space: Space) -> dict[str, Any]:
-    """A setting may exist only with the part that another one chooses; what is set below a part says nothing of it."""
-    others = [other for other in space if other != path and not other.startswith(f"{path}.")]
-    return {other: space[other].tried[0] for other in others}
+def _refusal(path: str, value: Any, space: Space, recipe: Recipe) -> str:
+    """What the recipe says against a value: with the part that it belongs to, or else with all that is searched."""
+    first = {other: each.tried[0] for other, each in space.items() if not f"{other}.".startswith(f"{path}.")}
+    parents = {other: chosen for other, chosen in first.items() if path.startswith(f"{other}.")}
+    refusal = _refused(recipe, parents | {path: value})
+    return refusal and _refused(recipe, first | {path: value}) and refusal
 
 
-def _refused(build: Callable[[Any], object], value: Any) -> str:
+def _refused(recipe: Recipe, changes: dict[str, Any]) -> str:
     try:
-        build(value)
+        load_recipe(recipe, changes)
     except RecipeError as error:
         return str(error)
     return ""
-
-
-def _builder(path: str, space: Space, recipe: Recipe) -> Callable[[Any], Recipe]:
-    others = _first_of_others(path, space)
-    return partial(_built, recipe, others, path)
-
-
-def _built(recipe: Recipe, others: dict[str, Any], path: str, value: Any) -> Recipe:
-    return load_recipe(recipe, others | {path: value})
 
 
 def _whole_if_needed(path: str, dimension: Range | Choice, space: Space, recipe: Recipe) -> Range | Choice:
     """0..1 are two values of a count, and all between them of a weight: the recipe tells which it is."""
     if isinstance(dimension, Choice) or not dimension.whole:
         return dimension
-    is_count = bool(_refused(_builder(path, space, recipe), dimension.low + 0.5))
+    is_count = bool(_refusal(path, dimension.low + 0.5, space, recipe))
     return Range(dimension.low, dimension.high, dimension.log, is_count)
 
 
 def _refusals(path: str, space: Space, recipe: Recipe) -> Iterator[str]:
-    build, dimension = _builder(path, space, recipe), space[path]
-    whole = isinstance(dimension, Range) and dimension.whole
+    known, dimension = [*SHORT, *_paths(recipe)], space[path]
+    if path.partition(".")[0] not in _SEARCHABLE:
+        yield f"{path}: no such setting; {closest(path, known)}"
+        return
     for value in dimension.tried:
-        refusal = _refused(build, int(value) if whole else value)
-        if not refusal and path.partition(".")[0] in _SEARCHABLE:
-            continue
-        known = [*SHORT, *_paths(recipe)]
-        unknown = path.partition(".")[0] not in _SEARCHABLE or "no such setting" in refusal
-        yield f"{path}: no such setting; {closest(path, known)}" if unknown else f"{path}: {refusal}"
+        refusal = _refusal(
+            path, int(value) if isinstance(dimension, Range) and dimension.whole else value, space, recipe
+        )
+        if "no such setting" in refusal:
+            yield f"{path}: no such setting; {closest(path, known)}"
+        elif refusal:
+            yield f"{path}: {refusal}"
 
 
 def _paths(recipe: Recipe) -> list[str]:

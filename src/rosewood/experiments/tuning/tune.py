@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,16 +69,21 @@ def tune(
     space, output = space_of(search, chosen), Path(output)
     plan = Plan(recipe=chosen, task=held_out(whole), select_by=attack, **settings)
     check_run(replace(plan, recipe=load_recipe(chosen, {path: each.tried[0] for path, each in space.items()})))
-    opened = _study(plan, space, goal, output, storage, study)
-    if isinstance(task, Task):
-        plain = whole.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        write_whole(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
-    again = str(output / TASK) if isinstance(task, Task) else str(task)
-    try:
-        _work(opened, plan, space, goal, output, trials, console or get_console())
-    finally:
-        outcome = save_outcome(opened, plan, again, output)
+    with _quiet_optuna():
+        opened = _study(plan, space, goal, output, storage, study)
+        again = _saved(task, output) if isinstance(task, Task) else str(task)
+        try:
+            _work(opened, plan, space, goal, output, trials, console or get_console())
+        finally:
+            outcome = save_outcome(opened, plan, again, output)
     return outcome
+
+
+def _saved(task: Task, output: Path) -> str:
+    """A file that `rosewood train --task` takes."""
+    plain = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    write_whole(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    return str(output / TASK)
 
 
 def _check(trials: int) -> None:
@@ -117,24 +124,31 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
 
 def _work(study: Study, plan: Plan, space: Space, goal: Goal, output: Path, wanted: int, console: Console) -> None:
     """Trials until there are enough; the last ones of other workers are waited for, and taken over if they die."""
-    import optuna
-
     from rosewood.experiments.tuning.study import ended, release_the_dead, under_way
     from rosewood.experiments.tuning.trial import Trials
 
     board = Board(study, wanted, console)
     objective = Trials(plan, space, goal, output, board.refresh)
+    with board.shown():
+        while (missing := wanted - len(ended(study))) > 0:
+            release_the_dead(study)
+            if len(under_way(study)) < missing:
+                with warnings.catch_warnings(action="ignore", category=UserWarning):  # the check has said them
+                    study.optimize(objective, n_trials=1, catch=(Exception,))
+                save_outcome(study, plan, "", output)
+            else:
+                time.sleep(_PAUSE)
+            board.refresh()
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    """What it would log stands in the table."""
+    import optuna
+
     loudness = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     try:
-        with board.shown():
-            while (missing := wanted - len(ended(study))) > 0:
-                release_the_dead(study)
-                if len(under_way(study)) < missing:
-                    study.optimize(objective, n_trials=1, catch=(Exception,))
-                    save_outcome(study, plan, "", output)
-                else:
-                    time.sleep(_PAUSE)
-                board.refresh()
+        yield
     finally:
         optuna.logging.set_verbosity(loudness)
