@@ -96,7 +96,7 @@ def test_a_lost_cell_is_tried_again_so_often_and_no_more(tmp_path: Path) -> None
     dead = LostError("The worker died.")
     cluster, events = scripted(tmp_path, 2, bad=[[None, -9], [dead], [None, dead]], good=[[None, -9], [None, 0]])
     found = [(event.folder.name, event.what, event.lost) for event in events]
-    lost = "its Ray task was lost (LostError: The worker died.), 3 times"
+    lost = "its Ray task was lost (LostError: The worker died.), attempt 3 of 3"
     assert sorted(found) == sorted(
         [("bad", "started", ""), ("bad", "ended", lost), ("good", "started", ""), ("good", "ended", "")]
     )

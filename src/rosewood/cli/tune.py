@@ -148,7 +148,7 @@ def tune(
         raise ExperimentError(f"no trial came to its end; the first says: {errors[0] if errors else 'nothing'}")
     best = outcome.best
     console.print(f"Best: trial {best.number}, {percent(best.value)}: {words(best.settings)}", highlight=False)
-    console.print(f"Train with it on all training data:\n  {outcome.command}", highlight=False, soft_wrap=True)
+    console.print(f"Train with it:\n  {outcome.command}", highlight=False, soft_wrap=True)
 
 
 def _task(name: str | None, train_file: Path | None, text_columns: list[str], label_column: str) -> str | Task:

@@ -121,7 +121,9 @@ class _Cells:
         if lost and self._losses.get(folder, 0) < self._retries:
             self._again(folder, lost)
         else:
-            yield Event(folder, "ended", lost and f"{lost}, {self._losses.get(folder, 0) + 1} times")
+            yield Event(
+                folder, "ended", lost and f"{lost}, attempt {self._losses.get(folder, 0) + 1} of {self._retries + 1}"
+            )
 
     def _again(self, folder: Path, lost: str) -> None:
         self._losses[folder] = self._losses.get(folder, 0) + 1
