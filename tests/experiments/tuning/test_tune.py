@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError
 from rosewood.experiments.tuning import study as studies
@@ -106,6 +108,13 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
     for each in found.trials[:5]:
         assert each.clean is not None and each.value == pytest.approx(0.01 * each.clean + 0.99 * 0.9)
     assert "--select-by typos --select-examples 100" in found.command
+
+
+def test_a_terminal_shows_a_table_while_trials_run(place: Place) -> None:
+    screen = io.StringIO()
+    place.tune("live", console=Console(force_terminal=True, file=screen, width=140, height=40), trials=1)
+    shown = screen.getvalue()
+    assert "running" in shown and "complete" in shown and "1 of 1 trials" in shown and "learning_rate" in shown
 
 
 def quietly(place: Place, output: str) -> None:
