@@ -96,6 +96,7 @@ def test_a_trial_that_fails_stops_no_other(place: Place) -> None:
     assert found.best is not None and found.best.settings["training.optim"] == "adamw_torch"
 
 
+@pytest.mark.slow
 def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = chain(repeat(0.9, 10), repeat(0.1))  # five trials of two epochs, then a bad one
 
@@ -124,6 +125,7 @@ def quietly(place: Place, output: str) -> None:
         place.tune(output)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_blocks_nobody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a fork of this process, which has imported everything."""
     monkeypatch.setattr(studies, "HEARTBEAT", 1)
