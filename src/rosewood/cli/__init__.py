@@ -44,6 +44,8 @@ def main() -> None:
         demo,
         evaluate,
         explain,
+        interpolate,
+        landscape,
         lexicons,
         listing,
         probe,

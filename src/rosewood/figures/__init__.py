@@ -1,1 +1,25 @@
 """Figures: each file turns typed results into one Plotly figure; `save` writes it as page, data or picture."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rosewood.figures.interpolation import loss_along_the_line
+    from rosewood.figures.landscape import loss_contours, loss_surfaces
+
+# Imported on first use, so that commands without figures do not wait for Plotly.
+_HOMES = {
+    "loss_along_the_line": "rosewood.figures.interpolation",
+    "loss_contours": "rosewood.figures.landscape",
+    "loss_surfaces": "rosewood.figures.landscape",
+}
+
+__all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rosewood.figures' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

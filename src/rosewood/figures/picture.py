@@ -60,6 +60,7 @@ class Drawing:
         self.figure = Figure(figsize=size, facecolor="white")
         FigureCanvasAgg(self.figure)
         self.panels: dict[tuple[str, str], Axes] = {}
+        self.explained: set[str] = set()  # colour axes that have their bar
         self.colourways = self.layout.colorway or ["#0072b2", "#d55e00", "#42a584"]
 
     def draw(self) -> Figure:
@@ -248,10 +249,21 @@ class Drawing:
         return {"cmap": colour_map(owner.colorscale, bool(owner.reversescale)), "norm": Normalize(bottom, top)}
 
     def bar_of_colours(self, trace: Any, mesh: Any, axes: Axes) -> None:
-        if trace.showscale is False or trace.coloraxis:
+        """What the colours mean, beside the panel, or once at the right for all panels that share a colour axis."""
+        if trace.coloraxis:
+            owner = self.layout[trace.coloraxis]
+            if trace.coloraxis in self.explained or owner.showscale is False:
+                return
+            self.explained.add(trace.coloraxis)
+            left, bottom = self.on_paper(1.02, "x"), self.on_paper(0.1, "y")
+            place = self.figure.add_axes((left, bottom, 0.012, self.on_paper(0.9, "y") - bottom))
+            bar = self.figure.colorbar(mesh, cax=place)
+        elif trace.showscale is False:
             return
-        bar = self.figure.colorbar(mesh, ax=axes, shrink=0.8)
-        bar.set_label(plain(trace.colorbar.title.text))
+        else:
+            owner, bar = trace, self.figure.colorbar(mesh, ax=axes, shrink=0.8)
+        bar.set_label(plain(owner.colorbar.title.text), fontsize=8)
+        bar.ax.tick_params(labelsize=7)
 
     # Around the traces
 

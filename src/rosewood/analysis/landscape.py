@@ -1,0 +1,164 @@
+"""The loss around a model, on a grid in two random directions (ROSE, Figures 1 and 2, equation 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import Field
+from rich.progress import Progress
+
+from rosewood.analysis.directions import Normalisation, random_directions
+from rosewood.analysis.excursion import excursion
+from rosewood.analysis.fixed_loss import FixedLoss
+from rosewood.analysis.progress import progress_bar
+from rosewood.analysis.row_journal import RowJournal
+from rosewood.analysis.sharpness import Eigenvalue, Sharpness, sharpness_of, top_eigenvalue
+from rosewood.errors import RunError
+from rosewood.modes import evaluating
+from rosewood.results import Count, Share, _Result, installed_versions
+
+
+class Landscape(_Result):
+    """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""
+
+    name: str
+    source: str  # of the examples, in words
+    data: str  # fingerprint of the examples
+    examples: Count
+    fingerprint: str  # of the model, the examples and all settings
+    seed: int  # of the directions
+    normalisation: Normalisation
+    coordinates: list[float]
+    losses: list[list[float]]  # losses[i][j] is at a = coordinates[i], b = coordinates[j]
+    accuracy: Share  # in the centre
+    sharpness: Sharpness
+    note: str = ""
+    versions: dict[str, str] = Field(default_factory=installed_versions)
+
+    @property
+    def loss(self) -> float:
+        """In the centre: that of the model itself."""
+        middle = len(self.coordinates) // 2
+        return self.losses[middle][middle]
+
+
+def loss_landscape(
+    loss: FixedLoss,
+    name: str,
+    *,
+    source: str = "",
+    points: int = 51,
+    radius: float = 0.25,
+    seed: int = 0,
+    normalisation: Normalisation = "filter",
+    threshold: float = 0.1,
+    hessian_iterations: int = 20,
+    output: str | Path | None = None,
+    note: str = "",
+    progress: bool = True,
+) -> Landscape:
+    """The loss on `points` x `points` places up to `radius` times the weights' norms away, in evaluation mode.
+
+    Models with the same shapes get the same random directions from the same seed. With `output` (a .json file) the
+    landscape is written there; every finished row is kept on the way, and the same call goes on where a killed one
+    ended, to the same bytes. The model's weights end as they began. Besides the model this takes three buffers of
+    their size: the two directions and the weights on the way.
+    """
+    coordinates = grid_coordinates(points, radius)
+    settings = [
+        loss.fingerprint,
+        name,
+        source,
+        note,
+        points,
+        radius,
+        seed,
+        normalisation,
+        threshold,
+        hessian_iterations,
+    ]
+    fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    path = None if output is None else Path(output)
+    if path is not None and path.exists():
+        return _finished(path, fingerprint)
+    journal = RowJournal(path, fingerprint)
+    known = journal.read()
+    with progress_bar(progress) as bar, evaluating(loss.model):
+        accuracy = loss.measure().accuracy
+        losses = _grid(loss, coordinates, seed, normalisation, journal, known, bar, name)
+        eigenvalue = _curvature(loss, hessian_iterations, bar, name)
+    result = Landscape(
+        name=name,
+        source=source,
+        data=loss.data,
+        examples=loss.examples,
+        fingerprint=fingerprint,
+        seed=seed,
+        normalisation=normalisation,
+        coordinates=coordinates,
+        losses=losses,
+        accuracy=accuracy,
+        sharpness=sharpness_of(coordinates, losses, threshold, eigenvalue),
+        note=note,
+    )
+    if path is not None:
+        result.save(path)
+        journal.remove()
+    return result
+
+
+def grid_coordinates(points: int, radius: float) -> list[float]:
+    """Evenly from -radius to radius, with 0 exactly in the middle."""
+    if points < 5 or points % 2 == 0:
+        raise RunError(f"expected an odd number of points, 5 or more, so that one is the model itself; got {points}.")
+    if not 0 < radius < float("inf"):
+        raise RunError(f"expected a radius above 0, as a share of the weights' norms; got {radius}.")
+    return [radius * (2 * place / (points - 1) - 1) for place in range(points)]
+
+
+def _finished(path: Path, fingerprint: str) -> Landscape:
+    found = Landscape.load(path)
+    if found.fingerprint != fingerprint:
+        raise RunError(
+            f"{path} holds the landscape of another model, other data or other settings: "
+            "choose another --output, or delete it."
+        )
+    return found
+
+
+def _grid(
+    loss: FixedLoss,
+    coordinates: Sequence[float],
+    seed: int,
+    normalisation: Normalisation,
+    journal: RowJournal,
+    known: dict[int, list[float]],
+    bar: Progress,
+    name: str,
+) -> list[list[float]]:
+    task = bar.add_task(name, total=len(coordinates) ** 2, completed=len(known) * len(coordinates))
+    rows = dict(known)
+    missing = [row for row in range(len(coordinates)) if row not in rows]
+    if missing:
+        directions = random_directions(loss.model, 2, seed, normalisation)
+        with excursion(loss.model) as trip:
+            for row in missing:
+                rows[row] = []
+                for b in coordinates:
+                    trip.go(directions, (coordinates[row], b))
+                    rows[row].append(loss.measure().loss)
+                    bar.advance(task)
+                journal.append(row, rows[row])
+    return [rows[row] for row in range(len(coordinates))]
+
+
+def _curvature(loss: FixedLoss, iterations: int, bar: Progress, name: str) -> Eigenvalue | None:
+    if not iterations:
+        return None
+    task = bar.add_task(f"{name}: curvature", total=iterations)
+    found = top_eigenvalue(loss.model, loss.shares, iterations, advance=lambda: bar.advance(task))
+    bar.update(task, completed=iterations)
+    return found

@@ -1,0 +1,127 @@
+"""rosewood landscape: how flat the loss is around models."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rosewood.analysis.landscape import Landscape
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood landscape runs/vanilla runs/rose --points 25 --output landscapes/sst2
+
+  rosewood landscape runs/vanilla runs/overfitted runs/rose --pretrained --data-dir $ROSEWOOD_DATA -o landscapes/fig1
+"""
+PRETRAINED = "pre-trained"
+NOTE = "the pre-trained encoder with the untrained head that the first run started from"
+
+
+class Normalisation(StrEnum):
+    """How directions get the scale of the weights."""
+
+    filter = "filter"
+    whole = "whole"
+
+
+@app.command(epilog=EXAMPLES)
+def landscape(
+    runs: list[Path] = typer.Argument(help="Finished runs of the same architecture and labels."),
+    output: Path = typer.Option(..., "--output", "-o", help="Folder for the results and figures."),
+    pretrained: bool = typer.Option(False, "--pretrained", help="Also show the model that the first run started from."),
+    data_dir: Path | None = typer.Option(
+        None, envvar="ROSEWOOD_DATA", help="Folder with the task's files.", show_default="the first run's"
+    ),
+    split: str | None = typer.Option(None, help="Split of the first run's task.", show_default="test, or validation"),
+    size: int = typer.Option(256, min=1, help="At most this many examples, the same for all runs."),
+    points: int = typer.Option(51, min=5, help="Points along each axis; odd, so that one is the model itself."),
+    radius: float = typer.Option(0.25, min=0.0, help="How far to go, as a share of the weights' norms."),
+    normalisation: Normalisation = typer.Option(
+        Normalisation.filter, help="Scale directions row by row (filter), or as one vector (whole)."
+    ),
+    threshold: float = typer.Option(0.1, min=0.0, help="Rise of the loss that bounds the basin."),
+    hessian_iterations: int = typer.Option(
+        20, min=0, help="At most this many steps for the Hessian's top eigenvalue; 0 leaves it out."
+    ),
+    batch_size: int = typer.Option(64, min=1),
+    seed: int = typer.Option(0, min=0, help="Seed of the directions and of the examples' choice."),
+) -> None:
+    """Compute the loss around models in two random directions, and draw it as surfaces and contour lines.
+
+    Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
+    """
+    from rosewood.analysis.landscape import grid_coordinates, loss_landscape
+    from rosewood.analysis.run_losses import RunLosses
+
+    grid_coordinates(points, radius)
+    losses = RunLosses(runs, data_dir, split, size, batch_size, seed)
+    console = Console()
+    found = []
+    try:
+        for name in [*([PRETRAINED] if pretrained else []), *losses.folders]:
+            found.append(
+                loss_landscape(
+                    losses.at_the_start() if name == PRETRAINED else losses.of(name),
+                    name,
+                    source=losses.source,
+                    points=points,
+                    radius=radius,
+                    seed=seed,
+                    normalisation=normalisation.value,
+                    threshold=threshold,
+                    hessian_iterations=hessian_iterations,
+                    output=output / f"{name}.json",
+                    note=NOTE if name == PRETRAINED else "",
+                )
+            )
+    except KeyboardInterrupt:
+        again = shlex.join(["rosewood", *sys.argv[1:]])
+        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    _draw(found, output)
+    console.print(_table(found))
+    console.print(f"Figures: {output}/surfaces and contours, as .html, .png and .svg", highlight=False)
+
+
+def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
+    from rosewood.figures.landscape import loss_contours, loss_surfaces
+    from rosewood.figures.save import save
+
+    for name, figure in (("surfaces", loss_surfaces(landscapes)), ("contours", loss_contours(landscapes))):
+        for suffix in ("html", "png", "svg"):
+            save(figure, output / f"{name}.{suffix}")
+
+
+def _table(landscapes: Sequence[Landscape]) -> Table:
+    from rich.table import Table
+
+    sharpness = landscapes[0].sharpness
+    table = Table(title=f"Sharpness: {landscapes[0].source}")
+    table.add_column("model")
+    headings = ("loss", "accuracy", f"mean rise at {sharpness.radius:g}", f"basin below +{sharpness.threshold:g}")
+    for heading in (*headings, "top eigenvalue"):
+        table.add_column(heading, justify="right")
+    for each in landscapes:
+        table.add_row(each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each))
+    return table
+
+
+def _figures(landscape: Landscape) -> tuple[str, str, str]:
+    found = landscape.sharpness
+    rise = "-" if found.mean_rise is None else f"{found.mean_rise:.4f}"
+    area = "-" if found.basin_area is None else f"{'≥ ' if found.basin_is_cut else ''}{found.basin_area:.4f}"
+    top = found.top_eigenvalue
+    return rise, area, "-" if top is None else f"{top.value:.4g} ± {top.residual:.2g}"

@@ -1,0 +1,106 @@
+"""The loss around models, as surfaces (ROSE, Figure 1) and as contour lines (Figure 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from rosewood.analysis.landscape import Landscape
+from rosewood.figures.style import SEQUENTIAL, styled
+
+ACROSS = 4
+PANEL = 320  # pixels
+LEVELS = 20
+
+
+def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
+    """One surface a model, all on the same scale, with the figures of its sharpness above it."""
+    figure = _panels(landscapes, "scene")
+    low, high = _bounds(landscapes)
+    for landscape, (row, column) in zip(landscapes, _places(landscapes), strict=True):
+        x = landscape.coordinates
+        figure.add_surface(
+            x=x, y=x, z=landscape.losses, coloraxis="coloraxis", name=landscape.name, row=row, col=column
+        )
+    sides = {"xaxis": {"title": {"text": "b"}}, "yaxis": {"title": {"text": "a"}}}
+    figure.update_scenes(zaxis={"title": {"text": "loss"}, "range": [low, high]}, **sides)
+    return _finished(figure, landscapes, "Loss surfaces")
+
+
+def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
+    """Lines of equal loss, at the same levels for all models: where they are dense, the loss is steep."""
+    figure = _panels(landscapes, "xy")
+    low, high = _bounds(landscapes)
+    levels = {"start": low, "end": high, "size": (high - low) / LEVELS}
+    for landscape, (row, column) in zip(landscapes, _places(landscapes), strict=True):
+        x = landscape.coordinates
+        figure.add_contour(
+            x=x,
+            y=x,
+            z=landscape.losses,
+            contours=levels,
+            coloraxis="coloraxis",
+            name=landscape.name,
+            row=row,
+            col=column,
+        )
+    figure.update_xaxes(title={"text": "b"})
+    figure.update_yaxes(title={"text": "a"})
+    return _finished(figure, landscapes, "Loss contours")
+
+
+def _panels(landscapes: Sequence[Landscape], kind: str) -> go.Figure:
+    rows, columns = _shape(landscapes)
+    return make_subplots(
+        rows,
+        columns,
+        specs=[[{"type": kind}] * columns for _ in range(rows)],
+        subplot_titles=[_caption(landscape) for landscape in landscapes],
+        horizontal_spacing=0.16 / columns,
+        vertical_spacing=0.3 / rows,
+    )
+
+
+def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) -> go.Figure:
+    rows, columns = _shape(landscapes)
+    low, high = _bounds(landscapes)
+    first = landscapes[0]
+    styled(figure, f"{title}: {first.source}" if first.source else title)
+    figure.update_annotations(font={"size": 11})
+    return figure.update_layout(
+        width=max(500, PANEL * columns + 150),
+        height=PANEL * rows + 190,
+        margin={"l": 60, "r": 90, "t": 130, "b": 50},
+        coloraxis={"colorscale": SEQUENTIAL, "cmin": low, "cmax": high, "colorbar": {"title": {"text": "loss"}}},
+    )
+
+
+def _caption(landscape: Landscape) -> str:
+    """Name and sharpness in three lines."""
+    sharpness = landscape.sharpness
+    facts = [f"loss {landscape.loss:.3f}, accuracy {landscape.accuracy:.1%}"]
+    if sharpness.mean_rise is not None and sharpness.basin_area is not None:
+        at_least = "≥ " if sharpness.basin_is_cut else ""
+        facts.append(f"rise {sharpness.mean_rise:.3f}, basin {at_least}{sharpness.basin_area:.3f}")
+    if sharpness.top_eigenvalue is not None:
+        about = "" if sharpness.top_eigenvalue.converged else "about "
+        facts.append(f"top eigenvalue {about}{sharpness.top_eigenvalue.value:.3g}")
+    return "<br>".join([f"<b>{landscape.name}</b>", *facts])
+
+
+def _shape(landscapes: Sequence[Landscape]) -> tuple[int, int]:
+    return math.ceil(len(landscapes) / ACROSS), min(len(landscapes), ACROSS)
+
+
+def _places(landscapes: Sequence[Landscape]) -> Iterator[tuple[int, int]]:
+    return ((place // ACROSS + 1, place % ACROSS + 1) for place in range(len(landscapes)))
+
+
+def _bounds(landscapes: Sequence[Landscape]) -> tuple[float, float]:
+    """The lowest and the highest loss of all, leaving out what is not finite."""
+    finite = [loss for each in landscapes for row in each.losses for loss in row if math.isfinite(loss)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    return (low, high) if low < high else (low, low + 1.0)
