@@ -59,7 +59,7 @@ def _panels(landscapes: Sequence[Landscape], kind: str) -> go.Figure:
         columns,
         specs=[[{"type": kind}] * columns for _ in range(rows)],
         subplot_titles=[_caption(landscape) for landscape in landscapes],
-        horizontal_spacing=0.16 / columns,
+        horizontal_spacing=0.24 / columns,
         vertical_spacing=0.3 / rows,
     )
 
@@ -71,10 +71,15 @@ def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) ->
     styled(figure, f"{title}: {first.source}" if first.source else title)
     figure.update_annotations(font={"size": 11})
     return figure.update_layout(
-        width=max(500, PANEL * columns + 150),
+        width=max(500, PANEL * columns + 200),
         height=PANEL * rows + 190,
-        margin={"l": 60, "r": 90, "t": 130, "b": 50},
-        coloraxis={"colorscale": SEQUENTIAL, "cmin": low, "cmax": high, "colorbar": {"title": {"text": "loss"}}},
+        margin={"l": 60, "r": 140, "t": 130, "b": 50},
+        coloraxis={
+            "colorscale": SEQUENTIAL,
+            "cmin": low,
+            "cmax": high,
+            "colorbar": {"title": {"text": "loss"}, "x": 1.06},
+        },
     )
 
 

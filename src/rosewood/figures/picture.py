@@ -255,7 +255,7 @@ class Drawing:
             if trace.coloraxis in self.explained or owner.showscale is False:
                 return
             self.explained.add(trace.coloraxis)
-            left, bottom = self.on_paper(1.02, "x"), self.on_paper(0.1, "y")
+            left, bottom = self.on_paper(owner.colorbar.x or 1.02, "x"), self.on_paper(0.1, "y")
             place = self.figure.add_axes((left, bottom, 0.012, self.on_paper(0.9, "y") - bottom))
             bar = self.figure.colorbar(mesh, cax=place)
         elif trace.showscale is False:
