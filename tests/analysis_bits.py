@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,9 @@ def make_run(tmp_path: Path) -> MakeRun:
         table = tmp_path / "films.csv"
         lines = [f"{text},{LABELS[label]}" for text, label in zip(rows["text"][:], rows["label"][:], strict=True)]
         table.write_text("\n".join(["text,label", *lines]) + "\n")
-        source = f"{{folder: {{file: {table}}}}}"
-        (folder / "task.yaml").write_text(
-            f"name: films\ntitle: Films\ntext: [text]\nlabels: [bad, good]\nsplits: {{train: {source}, test: {source}}}\n"
-        )
+        task = {"name": "films", "title": "Films", "text": ["text"], "labels": list(LABELS)}
+        splits = {split: {"folder": {"file": str(table)}} for split in ("train", "test")}
+        (folder / "task.yaml").write_text(json.dumps(task | {"splits": splits}))  # JSON is YAML
         pretrained = tmp_path / "pretrained"
         if not pretrained.exists():
             save_tiny_checkpoint(pretrained)

@@ -110,7 +110,7 @@ def _table(landscapes: Sequence[Landscape]) -> Table:
 
     sharpness = landscapes[0].sharpness
     table = Table(title=f"Sharpness: {landscapes[0].source}")
-    table.add_column("model")
+    table.add_column("model", min_width=max(len(each.name) for each in landscapes))
     headings = ("loss", "accuracy", f"mean rise at {sharpness.radius:g}", f"basin below +{sharpness.threshold:g}")
     for heading in (*headings, "top eigenvalue"):
         table.add_column(heading, justify="right")

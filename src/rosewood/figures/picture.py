@@ -404,8 +404,8 @@ def dress_axis(axis: Any, given: Any) -> None:
         getattr(owner, f"invert_{name}axis")()
     if given.tickvals is not None:
         axis.set_ticks(given.tickvals, [plain(text) for text in given.ticktext or given.tickvals])
-    elif given.tickformat and "%" in given.tickformat:
-        axis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0))
+    elif found := re.fullmatch(r"\.(\d)%", given.tickformat or ""):
+        axis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=int(found[1])))
     if given.showticklabels is False:
         axis.set_ticklabels([])
     if given.tickangle is not None:
