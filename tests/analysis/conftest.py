@@ -1,1 +1,1 @@
-from analysis_bits import make_run  # noqa: F401  a fixture
+from tiny_losses import make_run  # noqa: F401  a fixture

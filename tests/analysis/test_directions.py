@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from analysis_bits import fixed_loss
 from rosewood.analysis.directions import random_directions
 from rosewood.errors import RunError
+from tiny_losses import fixed_loss
 from tiny_text import tiny_classifier
 
 

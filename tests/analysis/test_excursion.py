@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from analysis_bits import fixed_loss
 from rosewood.analysis import directions, sharpness
 from rosewood.analysis import excursion as place
 from rosewood.analysis.directions import random_directions
 from rosewood.analysis.excursion import excursion
 from rosewood.analysis.landscape import loss_landscape
 from rosewood.flat import Flat, flat_like
+from tiny_losses import fixed_loss
 from tiny_text import tiny_classifier
 
 

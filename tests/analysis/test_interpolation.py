@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from analysis_bits import films, fixed_loss
 from rosewood.analysis import FixedLoss, Interpolation, interpolate
 from rosewood.analysis.interpolation import line_shares
 from rosewood.errors import RunError
+from tiny_losses import films, fixed_loss
 from tiny_text import tiny_classifier, tiny_tokenizer
 
 QUICK: dict[str, Any] = {"points": 5, "progress": False}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from analysis_bits import Bowl, films, fixed_loss
 from rosewood.analysis import FixedLoss, Landscape, loss_landscape, top_eigenvalue
 from rosewood.analysis.directions import random_directions
 from rosewood.analysis.landscape import grid_coordinates
@@ -22,6 +21,7 @@ from rosewood.analysis.sharpness import Surface
 from rosewood.errors import RunError
 from rosewood.evaluation.metrics import negative_log_likelihood, softmax
 from rosewood.evaluation.predict import predict
+from tiny_losses import Bowl, films, fixed_loss
 from tiny_text import tiny_classifier, tiny_tokenizer
 
 QUICK: dict[str, Any] = {"points": 5, "hessian_iterations": 0, "progress": False}

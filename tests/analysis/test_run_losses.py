@@ -9,11 +9,11 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from analysis_bits import LABELS, MakeRun, scattered
 from rosewood.analysis.run_losses import RunLosses
 from rosewood.errors import RunError
 from rosewood.results import Lora
 from rosewood.training.pretrained import load_pretrained
+from tiny_losses import LABELS, MakeRun, scattered
 from tiny_text import tiny_classifier
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rosewood.analysis.landscape import Landscape, loss_landscape
     from rosewood.analysis.sharpness import Sharpness, top_eigenvalue
 
-# Imported on first use: reading results needs no PyTorch.
+# Imported on first use, so that one analysis does not wait for the packages of another.
 _HOMES = {
     "FixedLoss": "rosewood.analysis.fixed_loss",
     "Interpolation": "rosewood.analysis.interpolation",

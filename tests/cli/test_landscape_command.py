@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis_bits import MakeRun, make_run  # noqa: F401  a fixture
 from rosewood.analysis.fixed_loss import FixedLoss
 from rosewood.analysis.interpolation import Interpolation
 from rosewood.analysis.landscape import Landscape
+from tiny_losses import MakeRun, make_run  # noqa: F401  a fixture
 
 Rosewood = Callable[..., str]
 QUICK = ("--size", 8, "--points", 5)
