@@ -31,6 +31,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("data",),
     ("recipe", "registry", "recipes"),
     ("overrides", "training_settings"),
+    ("watched",),
     ("errors", "durable", "strict_yaml"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}

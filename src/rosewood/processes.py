@@ -85,6 +85,12 @@ def average_(tensors: Sequence[Tensor]) -> None:
         torch._foreach_copy_(message, [piece.view_as(part) for piece, part in zip(pieces, message, strict=True)])
 
 
+def sum_(tensor: Tensor) -> None:
+    """Replace a tensor, in place, by its sum over all processes."""
+    if together():
+        distributed.all_reduce(tensor)
+
+
 def anywhere(present: Sequence[bool], device: torch.device) -> list[bool]:
     """Which of some things hold on any process."""
     if not together():

@@ -355,6 +355,9 @@ def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
     return flat.to(torch.promote_types(flat.dtype, torch.float32)).abs_()
 
 
+Risks = Mapping[str, tuple[Sequence[str], Tensor]]  # kind -> parameters, and one number for each
+
+
 class Selector(Stateful):
     """The runtime of a selection; this one lets every parameter move."""
 
@@ -386,6 +389,10 @@ class Selector(Stateful):
         """What the last `masks` saw, for the history; tensors, so that nothing waits for the device."""
         return {}
 
+    def risks(self) -> Risks:
+        """What the last `masks` judged single parameters by, for whoever watches."""
+        return {}
+
 
 class Selection(Component):
     """Which parameters may move in a step."""
@@ -394,6 +401,7 @@ class Selection(Component):
     # zero: only its gradient is masked, so momentum and decay still act.
     masked: ClassVar[Literal["freeze", "zero"]] = "zero"
     prepares: ClassVar[bool] = False  # whether it needs a pass over the training data before it starts
+    makes_masks: ClassVar[bool] = True  # whether its Selector ever gives any
 
     def reads_apart(self, stage: Stage) -> bool:
         """Whether it needs the gradient of a term that is not the total's."""

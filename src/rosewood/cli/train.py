@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,21 @@ EXAMPLES = """
 
   rosewood train --recipe rift --task sst2 --data-dir $ROSEWOOD_DATA --select-by pwws --early-stopping 3
 
+  rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency
+
   rosewood train --output runs/rose --resume
 """
 DATA = "Data"
 TRAINING = "Training"
 LORA = "LoRA"
+
+
+class Watched(StrEnum):
+    """What can be watched while a model trains."""
+
+    masks = "masks"
+    drift = "drift"
+    inconsistency = "inconsistency"
 
 
 @app.command(epilog=EXAMPLES)
@@ -112,6 +123,12 @@ def train(
         help="Steps in a row that may be skipped because of NaN or infinity before the run ends.",
         rich_help_panel=TRAINING,
     ),
+    watch: list[Watched] = typer.Option(
+        [], help="Record, without changing training: rosewood dynamics shows it (repeatable).", rich_help_panel=TRAINING
+    ),
+    watch_every: int | None = typer.Option(
+        None, min=1, help="Record every k-th step.", show_default="10", rich_help_panel=TRAINING
+    ),
     lora_rank: int | None = typer.Option(
         None, min=1, help="Train a LoRA adapter of this rank instead of all weights.", rich_help_panel=LORA
     ),
@@ -150,6 +167,8 @@ def train(
                 "--resume takes its settings from the run: rosewood train --output RUN --resume"
                 + (f" (leave out {', '.join(others)})" if others else "")
             )
+    if watch_every is not None and not watch:
+        raise RunError("--watch-every says how often, not what: add --watch drift, masks or inconsistency")
     chosen = {
         "num_train_epochs": epochs,
         "learning_rate": learning_rate,
@@ -175,6 +194,8 @@ def train(
                 select_by=select_by,
                 select_examples=select_examples,
                 max_skipped_steps=max_skipped_steps,
+                watch=list(dict.fromkeys(each.value for each in watch)),
+                watch_every=watch_every or 10,
                 lora=_lora(lora_rank, lora_alpha, lora_dropout, lora_targets),
                 arguments=arguments,
                 trust_remote_code=trust_remote_code,

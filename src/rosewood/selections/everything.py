@@ -10,3 +10,5 @@ from rosewood.protocol import Selection
 @dataclass(frozen=True)
 class Everything(Selection):
     """Ordinary fine-tuning: no mask."""
+
+    makes_masks = False

@@ -24,6 +24,8 @@ class LinearProbe(Selection):
     momentum nor weight decay moves it. Adapters are part of the encoder.
     """
 
+    makes_masks = False
+
     def cost(self, stage: Stage) -> Cost:
         # No graph is built below the head, and a backward through the head alone is next to nothing.
         return Cost(backward=-stage.objective.cost(stage).backward)

@@ -28,6 +28,7 @@ from rosewood.protocol import (
     Pass,
     Progress,
     Readings,
+    Risks,
     Run,
     Selection,
     Selector,
@@ -270,6 +271,7 @@ class RoseSelector(Selector):
         self._read_step: int | None = None
         self._risks: dict[str, Tensor] = {}
         self._log: dict[str, Tensor] = {}
+        self._read: dict[str, tuple[list[str], Tensor]] = {}
 
     def leave(self) -> None:
         if self._dropout is not None:
@@ -322,7 +324,7 @@ class RoseSelector(Selector):
         return wanted
 
     def masks(self, readings: Readings) -> Masks | None:
-        self._log = {}
+        self._log, self._read = {}, {}
         if self._sketch is not None:
             self._sketch.forget()
         if self._warming_up(readings.at):
@@ -379,6 +381,7 @@ class RoseSelector(Selector):
         size = readings.norms if self.settings.level == "tensor" else readings.magnitudes
         risk = size(self._first_term, covered, clipped=False).nan_to_num(nan=math.inf, posinf=math.inf)
         self._log["first_risk"] = five_numbers(risk)
+        self._remember("first_risk", covered, risk)
         return risk, known
 
     def _second_risk(self, readings: Readings, names: list[str]) -> tuple[Tensor, list[bool]]:
@@ -395,12 +398,21 @@ class RoseSelector(Selector):
         ratio = (1 - readings.beta1) * size / average
         still = (size == 0) & (average == 0)
         risk = (ratio - 1).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(still, 0.0)
-        self._log["second_ratio"] = five_numbers(ratio.masked_fill(still, 1.0))
+        ratio = ratio.masked_fill(still, 1.0)
+        self._log["second_ratio"] = five_numbers(ratio)
+        self._remember("second_ratio", covered, ratio)
         self._log["second_risk"] = five_numbers(risk)
         return risk, known
 
     def log(self) -> dict[str, Tensor]:
         return self._log
+
+    def _remember(self, kind: str, names: list[str], values: Tensor) -> None:
+        if self.settings.level == "tensor":  # those of single weights would take as much memory as the weights
+            self._read[kind] = (names, values)
+
+    def risks(self) -> Risks:
+        return self._read
 
 
 def evenly_spaced(batch: Batch, fraction: float) -> Batch:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
@@ -15,6 +16,7 @@ from rosewood.errors import RecipeError, RunError
 from rosewood.processes import together
 from rosewood.recipe import Recipe
 from rosewood.selections.everything import Everything
+from rosewood.training.watch import Watch
 
 ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
 
@@ -57,6 +59,14 @@ def check_deepspeed(recipe: Recipe) -> None:
             "or weights, which DeepSpeed keeps to itself: leave DeepSpeed out, and use FSDP2 (fsdp=True) if the "
             "model is too large for one device"
         )
+
+
+def check_watches(watches: Sequence[Watch], recipe: Recipe, model: nn.Module, with_deepspeed: bool) -> None:
+    found = [problem for watch in watches for problem in watch.problems(recipe, model)]
+    if watches and with_deepspeed:
+        found.append("watches see the steps of an optimiser, which DeepSpeed keeps to itself: leave one of the two out")
+    if found:
+        raise RunError("\n".join(found))
 
 
 def check_gradient_checkpointing(recipe: Recipe, arguments: TrainingArguments) -> None:

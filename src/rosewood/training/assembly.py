@@ -30,7 +30,9 @@ from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import METRIC, RobustValidation
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
+from rosewood.training.watches import WATCHES
 from rosewood.training_settings import check_training
+from rosewood.watched import FOLDER
 
 
 def assembled(
@@ -75,6 +77,7 @@ def assembled(
         recipe=plan.recipe,
         history_file=output / "history.jsonl",
         max_skipped_steps=plan.max_skipped_steps,
+        watches=[WATCHES[name](output / FOLDER, plan.watch_every) for name in plan.watch],
         train_dataset=encoded["train"],
         eval_dataset=encoded.get("validation"),
         processing_class=tokenizer,

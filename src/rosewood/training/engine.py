@@ -30,6 +30,7 @@ from rosewood.recipe import Recipe, Stage
 from rosewood.shards import divide, parts
 from rosewood.training.gradients import TOTAL, Gradients
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.watch import Watch
 
 
 class Moment(NamedTuple):
@@ -77,6 +78,7 @@ class Engine:
         backward: Callable[[Tensor], None],
         scale: Callable[[Tensor], Tensor] | None = None,
         folder: Path | None = None,
+        watches: Sequence[Watch] = (),
     ) -> None:
         self._model = model
         self._seed = seed
@@ -93,6 +95,10 @@ class Engine:
         self._current: StageRun | None = None
         self._loaded: dict[str, Tensor] | None = None
         self._sums: dict[str, Tensor] = {}
+        self._watches = watches
+        self._watching: list[Watch] = []  # those that record the current step
+        for watch in watches:
+            watch.start(model, total_steps, seed, pretrained)
 
     def stage_lengths(self) -> list[int]:
         return [steps for _, _, steps in self._plan]
@@ -151,6 +157,7 @@ class Engine:
             # Not after the optimiser's step: the loss scaler may have skipped that.
             self._gradients.clear()
             self._sums = {}
+            self._watching = [watch for watch in self._watches if watch.is_due(moment.step + 1)]
         last = moment.micro_batch + 1 == moment.micro_batches
         for tether in run.tethers:
             call = tether.watching(call)
@@ -159,22 +166,24 @@ class Engine:
             for tether in changing:
                 stack.enter_context(tether.around(at))
                 stack.enter_context(self._gradients.isolated(tether.pull_back))
-            loss = self._passes(call, batch, at, moment.parts)
+            loss = self._passes(call, batch, at, moment)
         if last:
             loss = loss + self._weight_terms(at)
             self._gradients.finish()
             average_(list(self._sums.values()))
         return loss
 
-    def _passes(self, call: Call, batch: Batch, at: Progress, micro_batches: float) -> Tensor:
+    def _passes(self, call: Call, batch: Batch, at: Progress, moment: Moment) -> Tensor:
         run = self._run
         loss: Tensor | None = None
         generator = run.stage.objective.run(call, batch, run.perturber, at)
         try:
             result = next(generator)
+            for watch in self._watching:
+                watch.passed(call, batch, result.clean, moment)
             while True:
                 companions = self._companions(call, batch, result, at)
-                part, weights = self._backward_through(result, companions, at, micro_batches)
+                part, weights = self._backward_through(result, companions, at, moment.parts)
                 loss = part if loss is None else loss + part
                 leaves = [leaf.grad for leaf in result.leaves if leaf.grad is not None]
                 result = generator.send(Feedback(leaves, weights))
@@ -239,6 +248,8 @@ class Engine:
             at=self._progress(moment),
         )
         masks = run.selector.masks(readings)
+        for watch in self._watching:
+            watch.selected(moment.step + 1, masks, run.selector.risks())
         if run.stage.selection.masked == "freeze":
             assert isinstance(optimizer, MaskedAdamW)
             optimizer.multipliers = {} if masks is None else _multipliers(masks, parameters)
@@ -252,6 +263,8 @@ class Engine:
     def after_optimizer_step(self, moment: Moment) -> None:
         for tether in self._run.tethers:
             tether.after_step(self._progress(moment))
+        for watch in self._watching:
+            watch.stepped(moment.step + 1)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What a resumed run needs beside weights, optimiser and random state."""

@@ -36,6 +36,8 @@ class Plan:
     select_by: str | None = None
     select_examples: int = 100
     max_skipped_steps: int = 10
+    watch: list[str] = field(default_factory=list)
+    watch_every: int = 10
     lora: Lora | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file

@@ -7,6 +7,7 @@ task.yaml      the resolved task
 run.json       versions, seed, data fingerprints, time, peak memory, status
 metrics.json   how training ended
 history.jsonl  one line per optimiser step
+dynamics/      what was watched in some of them, if anything was
 checkpoints/   only while the run is unfinished
 """
 
@@ -109,6 +110,8 @@ def resume_run(
         select_by=info.select_by,
         select_examples=info.select_examples,
         max_skipped_steps=info.max_skipped_steps,
+        watch=info.watch,
+        watch_every=info.watch_every,
         lora=info.lora,
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
@@ -202,6 +205,8 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "select_by": plan.select_by,
         "select_examples": plan.select_examples,
         "max_skipped_steps": plan.max_skipped_steps,
+        "watch": plan.watch,
+        "watch_every": plan.watch_every,
         "lora": plan.lora,
         "training_arguments": plan.training_arguments(),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from rosewood.training.arguments import (
     check_optimizer,
     check_processes,
     check_substitutes,
+    check_watches,
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
@@ -43,6 +44,7 @@ from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.history import History
 from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.watch import Watch
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
 
@@ -56,7 +58,8 @@ class RobustTrainer(CheckpointedTrainer):
     language models; it multiplies the loss of most classification models by the number of accumulation steps.)
 
     `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
-    not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run.
+    not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run. `watches` look on and
+    write down what they see, such as `rosewood.training.watches.drift.DriftWatch("dynamics")`.
     """
 
     def __init__(
@@ -65,12 +68,14 @@ class RobustTrainer(CheckpointedTrainer):
         recipe: str | Path | Recipe = "vanilla",
         history_file: str | Path | None = None,
         max_skipped_steps: int = 10,
+        watches: Sequence[Watch] = (),
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
+        self._watches = watches
         self._check_arguments()
         self._take_substitutes()
         writes = history_file is not None and self.is_world_process_zero()
@@ -94,6 +99,7 @@ class RobustTrainer(CheckpointedTrainer):
             check_fsdp(self.args, self.accelerator.is_fsdp2)
         if self.is_deepspeed_enabled:
             check_deepspeed(self.recipe)
+        check_watches(self._watches, self.recipe, self.model, self.is_deepspeed_enabled)
         check_gradient_checkpointing(self.recipe, self.args)
         check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
 
@@ -110,8 +116,8 @@ class RobustTrainer(CheckpointedTrainer):
             columns.append(SUBSTITUTES)
 
     def _snapshot(self) -> dict[str, Tensor]:
-        """The weights as they came, before a resumed run replaces them; only if an anchor looks at them."""
-        if not any(anchor.needs_pretrained for anchor in self._anchors()):
+        """The weights as they came, before a resumed run replaces them; only if an anchor or a watch looks at them."""
+        if not any(one.needs_pretrained for one in (*self._anchors(), *self._watches)):
             return {}
         return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
 
@@ -176,6 +182,7 @@ class RobustTrainer(CheckpointedTrainer):
             self._backward,
             None if self.accelerator.scaler is None else self.accelerator.scaler.scale,
             Path(self.args.output_dir or ".") / OWN_FOLDER,
+            self._watches,
         )
         self._micro_batch = 0
         self._predictions = Predictions(self.model)
@@ -343,9 +350,15 @@ class RobustTrainer(CheckpointedTrainer):
 
     # What is written down, and read again.
 
+    def _write_records(self) -> list[dict[str, Any]]:
+        """Let everything that was recorded reach the disk; returns what is new in the history."""
+        for watch in self._watches:
+            watch.records.flush()
+        return self.history.flush()
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            self._unlogged += self.history.flush()
+            self._unlogged += self._write_records()
             logs = logs | _averages(self._unlogged)
             self._unlogged = []
         super().log(logs, start_time)
@@ -354,11 +367,11 @@ class RobustTrainer(CheckpointedTrainer):
         try:
             with self._compiled_graphs_kept():
                 result = super()._inner_training_loop(*args, **kwargs)
-            self.history.flush()
+            self._write_records()
             return result
         except BaseException:
             with suppress(RunError):  # the first error is the one to tell
-                self.history.flush()
+                self._write_records()
             raise
         finally:
             if self._engine is not None:
@@ -377,7 +390,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._init_training_state(*args, **kwargs)
-        self.history.rewind(self.state.global_step)
+        for records in (self.history, *(watch.records for watch in self._watches)):
+            records.rewind(self.state.global_step)
         return result
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -389,7 +403,7 @@ class RobustTrainer(CheckpointedTrainer):
             detach(self.model)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        self._unlogged += self.history.flush()  # a killed process resumes from here
+        self._unlogged += self._write_records()  # a killed process resumes from here
         super()._save_checkpoint(model, trial)
 
     def _own_state(self) -> dict[str, Tensor]:

@@ -1,0 +1,34 @@
+"""Where in a model a parameter stands, in words."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rosewood.adapters import encoder, without_adapter
+from rosewood.candidates import block_prefixes
+
+
+def layers_of(model: nn.Module) -> dict[str, tuple[str, str]]:
+    """Each parameter's layer, and its name within that: `("layer 0", "attention.self.query.weight")`.
+
+    What is not in a repeated block goes by the name of its module: embeddings, pooler, classifier.
+    """
+    blocks = block_prefixes(model)
+    around = [f"{name}." for name, module in model.named_modules() if name and _is_around(module, model)]
+    return {name: _place(name, blocks, around) for name, _ in model.named_parameters()}
+
+
+def _is_around(module: nn.Module, model: nn.Module) -> bool:
+    return module is encoder(model) or module is without_adapter(model)
+
+
+def _place(name: str, blocks: list[str], around: list[str]) -> tuple[str, str]:
+    for prefix in blocks:
+        if name.startswith(prefix):
+            number, _, rest = name.removeprefix(prefix).partition(".")
+            kind = "layer" if len(blocks) == 1 else prefix.split(".")[-2]
+            return f"{kind} {number}", rest
+    for prefix in around:  # the outer one first
+        name = name.removeprefix(prefix)
+    first, _, rest = name.partition(".")
+    return first, rest or first
