@@ -1,0 +1,51 @@
+"""Where texts lie before and after fine-tuning, and both on circles."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from rosewood.analysis.geometry import Geometry
+from rosewood.figures.style import styled
+
+SYMBOLS = ("triangle-up", "square", "circle", "diamond", "cross", "x", "star")
+TITLES = ("before fine-tuning", "after fine-tuning", "circles: after (outer), before (inner)")
+
+
+def geometry(found: Geometry) -> go.Figure:
+    """Three maps of the same examples: a colour is an example, by its angle on the outer circle, a shape is a class."""
+    figure = make_subplots(1, 3, subplot_titles=TITLES, horizontal_spacing=0.04)
+    hues = [math.atan2(y, x) for x, y in found.student_circle]
+    for number, label in enumerate(found.labels):
+        rows = [row for row, each in enumerate(found.classes) if each == number]
+        if not rows:
+            continue
+        marker = {
+            "color": [hues[row] for row in rows],
+            "colorscale": "hsv",
+            "cmin": -math.pi,
+            "cmax": math.pi,
+            "size": 6,
+            "symbol": SYMBOLS[number % len(SYMBOLS)],
+        }
+        panels = [(found.teacher, 1), (found.student, 2), (found.teacher_circle, 3), (found.student_circle, 3)]
+        for count, (places, panel) in enumerate(panels):
+            figure.add_scatter(
+                x=[places[row][0] for row in rows],
+                y=[places[row][1] for row in rows],
+                mode="markers",
+                marker=marker,
+                name=label,
+                legendgroup=label,
+                showlegend=count == 0,
+                row=1,
+                col=panel,
+            )
+    figure.update_xaxes(showticklabels=False, showgrid=False, zeroline=False)
+    figure.update_yaxes(showticklabels=False, showgrid=False, zeroline=False)
+    figure.update_xaxes(range=[-1.15, 1.15], row=1, col=3)
+    figure.update_yaxes(range=[-1.15, 1.15], row=1, col=3)
+    title = f"Features of {len(found.classes)} texts (t-SNE)"
+    return styled(figure, title).update_layout(width=1100, height=450, margin={"l": 20, "r": 20, "t": 90, "b": 60})

@@ -1,0 +1,36 @@
+"""Layers over steps, a panel for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from rosewood.analysis.by_layer import ByLayer
+from rosewood.figures.style import styled
+
+
+def heat_maps(tables: Sequence[ByLayer], title: str, scale: str, colours: dict[str, Any]) -> go.Figure:
+    """One heat map below the other, with one scale of colours; the first layer is at the bottom, as in the model."""
+    names = [PurePath(table.run).name for table in tables]
+    figure = make_subplots(len(tables), 1, subplot_titles=names, vertical_spacing=0.3 / (len(tables) + 1))
+    for row, table in enumerate(tables, 1):
+        figure.add_heatmap(
+            x=table.steps,
+            y=table.layers,
+            z=table.values,
+            colorbar={"title": {"text": scale}},
+            showscale=row == 1,
+            hovertemplate="step %{x}, %{y}: %{z:.3g}<extra></extra>",
+            row=row,
+            col=1,
+            **colours,
+        )
+    figure.update_xaxes(title_text="step", row=len(tables), col=1)
+    rows = sum(max(len(table.layers), 6) for table in tables)
+    return styled(figure, title).update_layout(
+        width=900, height=140 + 60 * len(tables) + 24 * rows, margin={"l": 100, "r": 30, "t": 80, "b": 60}
+    )
