@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def plan(recipe: str, films: Path, checkpoint: Path, max_steps: int = 40) -> Pla
 
 
 def same_run(first: Path, second: Path) -> None:
-    for file in ("model/model.safetensors", "history.jsonl"):
+    watched = [f"dynamics/{path.name}" for path in (first / "dynamics").glob("*")]
+    for file in ("model/model.safetensors", "history.jsonl", *watched):
         assert (first / file).read_bytes() == (second / file).read_bytes(), f"{file} differs"
     assert json.loads((second / "run.json").read_text())["status"] == "finished"
     assert {path.name for path in first.iterdir()} == {path.name for path in second.iterdir()}
@@ -70,7 +72,7 @@ def start_or_resume(plan: Plan, output: Path) -> None:
 
 def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
     """In a fork of this process, which has imported everything: a process of its own takes seconds to start."""
-    settings = plan("smart", films, checkpoint)
+    settings = replace(plan("smart", films, checkpoint), watch=["drift", "inconsistency"], watch_every=3)
     start_or_resume(settings, tmp_path / "whole")
     killed = tmp_path / "killed"
 
@@ -83,6 +85,7 @@ def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert json.loads((killed / "run.json").read_text())["status"] == "running"
     start_or_resume(settings, killed)
     same_run(tmp_path / "whole", killed)
+    assert len((killed / "dynamics" / "drift.jsonl").read_text().splitlines()) == 14  # 3, 6, ..., 39 and the last
 
 
 def keeps_state(name: str) -> bool:

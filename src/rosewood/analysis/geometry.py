@@ -87,6 +87,7 @@ def geometry(
     texts = list(zip(*(data[field][:] for field in task.text), strict=True))
     student, tokenizer = load_classifier(str(run / "model"))
     pretrained, _ = load_pretrained(info.model, task, info.seed)
+    assert isinstance(pretrained, PreTrainedModel)  # an adapter was not asked for
     found = {
         "before": features(pretrained, tokenizer, texts, info.max_length, batch_size, "before fine-tuning"),
         "after": features(student, tokenizer, texts, info.max_length, batch_size, "after fine-tuning"),
@@ -98,7 +99,7 @@ def geometry(
 
 
 def features(
-    model: nn.Module,
+    classifier: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[tuple[str, ...]],
     max_length: int,
@@ -106,20 +107,19 @@ def features(
     title: str = "features",
 ) -> Floats:
     """The summary vector of each text, `(texts, width)`, at length 1."""
-    assert isinstance(model, PreTrainedModel)
 
-    def plain(batch: Batch, _: nn.Module | None = None) -> Output:
-        logits = model(**batch).logits
+    def plain(batch: Batch, model: nn.Module | None = None) -> Output:
+        logits = classifier(**batch).logits
         return Output(logits.sum(), logits)
 
-    vectors = SummaryVectors(model, "pooler")
+    vectors = SummaryVectors(classifier, "pooler")
     call, rows = vectors.watching(plain), []
     try:
-        with evaluating(model), torch.inference_mode():
+        with evaluating(classifier), torch.inference_mode():
             for start in track(range(0, len(texts), batch_size), description=title, transient=True):
                 columns = [list(column) for column in zip(*texts[start : start + batch_size], strict=True)]
                 options: dict[str, Any] = {"truncation": True, "max_length": max_length, "padding": True}
-                batch = tokenizer(*columns, **options, return_tensors="pt").to(model.device)
+                batch = tokenizer(*columns, **options, return_tensors="pt").to(classifier.device)
                 output = call(batch)
                 assert output.features is not None
                 rows.append(output.features.double().cpu().numpy())

@@ -120,9 +120,8 @@ def _summaries(run: Path, attack: str) -> dict[str, AttackSummary]:
 
 def _conditions(report: AttackReport) -> str:
     """Everything that decides a report's figures but the model."""
-    plain = report.model_dump(
-        mode="json", exclude={"model", "fingerprint", "versions", "created", "seconds", "summary"}
-    )
+    decides_nothing = {"model", "fingerprint", "versions", "created", "seconds", "summary"}
+    plain = report.model_dump(mode="json", exclude=decides_nothing)
     return json.dumps([plain, report.summary.examples], sort_keys=True)
 
 

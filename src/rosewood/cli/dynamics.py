@@ -89,7 +89,7 @@ def _drift(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str
     found = [read_drift(run) for run in runs]
     ends = [each.last() for each in found]
     steps = ", ".join(f"{Path(each.run).name} after {each.steps[-1]} steps" for each in found)
-    yield _by_layer("Relative distance to the pre-trained weights", runs, ends, "{:.4f}", steps)
+    yield _by_layer("Drift", runs, ends, "{:.4f}", f"Relative distance to the pre-trained weights; {steps}.")
     yield "drift", drift(found)
 
 

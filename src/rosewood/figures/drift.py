@@ -14,13 +14,14 @@ from rosewood.figures.style import colour, styled
 
 def drift(runs: Sequence[Drift]) -> go.Figure:
     """Left: the encoder's relative distance over steps. Right: that of each layer after the last recorded step."""
+    layers = list(dict.fromkeys(layer for run in runs for layer in run.layers.layers))
     figure = make_subplots(1, 2, subplot_titles=["whole encoder", "each layer, at the end"], horizontal_spacing=0.12)
     for place, run in enumerate(runs):
         name, paint = PurePath(run.run).name, {"color": colour(place)}
         figure.add_scatter(x=run.steps, y=run.encoder, name=name, mode="lines", line=paint, row=1, col=1)
-        ends = {layer: value for layer, value in run.last().items() if layer != "encoder"}
+        ends = {layer: value for layer, value in run.last().items() if layer in layers}
         figure.add_scatter(
-            x=list(range(len(ends))),
+            x=[layers.index(layer) for layer in ends],
             y=list(ends.values()),
             name=name,
             mode="lines+markers",
@@ -29,7 +30,6 @@ def drift(runs: Sequence[Drift]) -> go.Figure:
             row=1,
             col=2,
         )
-    layers = list(runs[0].last())[1:]
     figure.update_xaxes(title_text="step", row=1, col=1)
     figure.update_xaxes(tickvals=list(range(len(layers))), ticktext=layers, tickangle=60, row=1, col=2)
     figure.update_yaxes(title_text="|θ − θ₀| / |θ₀|", rangemode="tozero", row=1, col=1)

@@ -117,7 +117,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _snapshot(self) -> dict[str, Tensor]:
         """The weights as they came, before a resumed run replaces them; only if an anchor or a watch looks at them."""
-        if not any(one.needs_pretrained for one in (*self._anchors(), *self._watches)):
+        needed = [anchor.needs_pretrained for anchor in self._anchors()] + [w.needs_pretrained for w in self._watches]
+        if not any(needed):
             return {}
         return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
 
