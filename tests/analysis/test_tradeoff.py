@@ -61,9 +61,18 @@ def evaluated(run: Path, clean: float, typos: float) -> None:
         )
         for name, role, value in (("test", "clean", clean), ("typos", "noise", typos))
     ]
-    means = [Mean(name="clean", value=clean, sets=["test"], missing=[], interval=(clean, clean))]
+    averages = {"clean": ("test", clean), "noise": ("typos", typos)}
+    means = [
+        Mean(name=role, value=value, sets=[name], missing=[], interval=(value, value))
+        for role, (name, value) in averages.items()
+    ]
     facts: dict[str, Any] = {"task": "own", "size": None, "seed": 0, "max_length": 16, "typo_rate": 0.3, "missing": []}
     save_evaluation(Evaluation(model="m", sets=sets, means=means, **facts), run)
+
+
+def evaluation_without_means(run: Path) -> str:
+    """As the first format had it."""
+    return Evaluation.load(run / "evaluation.json").model_copy(update={"means": []}).model_dump_json()
 
 
 def test_a_curve_over_the_values_of_a_setting(tmp_path: Path) -> None:
@@ -111,6 +120,8 @@ def test_sets_of_an_evaluation(tmp_path: Path) -> None:
         evaluated(run, 0.9, typos)
     found = tradeoff([one, other], QUANTILE, "typos")
     assert [(point.clean.value, point.robust.value) for point in found.points] == [(0.9, 0.7), (0.9, 0.6)]
+    (other / "evaluation.json").write_text(evaluation_without_means(other))
+    assert tradeoff([one, other], QUANTILE, "noise").points[1].robust.value == 0.6
     with pytest.raises(RunError, match="evaluated on a set or role of that name: attack it, or choose one of clean"):
         tradeoff([one, other], QUANTILE, "genetic")
 
@@ -120,9 +131,7 @@ def test_settings_by_path(tmp_path: Path) -> None:
     assert setting_of(run, QUANTILE) == 0.5
     assert setting_of(run, "selection.order") == '"first"'
     assert setting_of(run, "training.learning_rate") == 1e-4
-    with pytest.raises(
-        RunError, match=r"has no setting selection\.kep: where 'kep' is looked for, there is name"
-    ):
+    with pytest.raises(RunError, match=r"has no setting selection\.kep: where 'kep' is looked for, there is name"):
         setting_of(run, "selection.kep")
     with pytest.raises(RunError, match=r"has no setting anchors\.0\.weight: where '0' is looked for, there is nothing"):
         setting_of(run, "anchors.0.weight")

@@ -150,7 +150,8 @@ def alignments(teacher: Floats, student: Floats, classes: NDArray[np.int64]) -> 
 
 
 def _mapped(teacher: Floats, student: Floats, classes: NDArray[np.int64], seed: int) -> dict[str, Any]:
-    common = _tsne(np.concatenate([teacher, student]), seed)
+    wanted = track([teacher, student, np.concatenate([teacher, student])], description="maps", transient=True)
+    before, after, common = (_tsne(vectors, seed) for vectors in wanted)
     common -= common.mean(axis=0)
     circles: dict[Literal["teacher", "student"], Floats] = {
         "teacher": on_circle(common[: len(teacher)], TEACHER_RADIUS),
@@ -159,8 +160,8 @@ def _mapped(teacher: Floats, student: Floats, classes: NDArray[np.int64], seed: 
     own, others = alignments(teacher, student, classes)
     return {
         "classes": classes.tolist(),
-        "teacher": _places(_tsne(teacher, seed)),
-        "student": _places(_tsne(student, seed)),
+        "teacher": _places(before),
+        "student": _places(after),
         "teacher_circle": _places(circles["teacher"]),
         "student_circle": _places(circles["student"]),
         "alignment": own,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rosewood.errors import RunError
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
+from rosewood.evaluation.means import means
 from rosewood.evaluation.result_files import LATEST
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackReport, AttackSummary, Evaluation, RunInfo
@@ -135,7 +136,9 @@ def _on_sets(runs: Sequence[Path], under: str, suite: str | None) -> list[Pair]:
 
 def _accuracy(run: EvaluatedRun, name: str) -> Accuracy:
     evaluation = run.evaluation
-    known = {each.name: Accuracy(each.value, each.interval) for each in evaluation.means if each.interval is not None}
+    # The first format of evaluations had no means.
+    averages = evaluation.means or means(evaluation.sets, [], evaluation.missing)
+    known = {each.name: Accuracy(each.value, each.interval) for each in averages if each.interval is not None}
     known |= {each.name: Accuracy(each.accuracy, each.interval) for each in evaluation.sets}
     if name not in known:
         raise RunError(

@@ -40,14 +40,15 @@ def geometry(
 
     place = output or run / "geometry.html"
     check_suffix(place)
-    console = Console()
-    with console.status("features and their maps"):
-        from rosewood.analysis.geometry import geometry as compute
+    from transformers.utils.logging import disable_progress_bar
 
-        found = compute(run, split, examples, data_dir, seed, batch_size)
+    from rosewood.analysis.geometry import geometry as compute
     from rosewood.figures.geometry import geometry as drawn
 
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    found = compute(run, split, examples, data_dir, seed, batch_size)
     save(drawn(found), place)
+    console = Console()
     console.print(
         f"{len(found.classes)} texts of {found.split}. Mean cosine of a text's features before and after: "
         f"{found.alignment:.3f} (of different texts of a class: {found.alignment_of_others:.3f}). Uniformity, lower is "

@@ -15,9 +15,10 @@ TITLES = ("before fine-tuning", "after fine-tuning", "circles: after (outer), be
 
 
 def geometry(found: Geometry) -> go.Figure:
-    """Three maps of the same examples: a colour is an example, by its angle on the outer circle, a shape is a class."""
+    """Three maps of the same examples: a colour is an example, in the order of the outer circle, a shape is a class."""
     figure = make_subplots(1, 3, subplot_titles=TITLES, horizontal_spacing=0.04)
-    hues = [math.atan2(y, x) for x, y in found.student_circle]
+    around = sorted(range(len(found.classes)), key=lambda row: math.atan2(*found.student_circle[row]))
+    hues = {row: hue for hue, row in enumerate(around)}
     for number, label in enumerate(found.labels):
         rows = [row for row, each in enumerate(found.classes) if each == number]
         if not rows:
@@ -25,8 +26,8 @@ def geometry(found: Geometry) -> go.Figure:
         marker = {
             "color": [hues[row] for row in rows],
             "colorscale": "hsv",
-            "cmin": -math.pi,
-            "cmax": math.pi,
+            "cmin": 0,
+            "cmax": len(hues),
             "size": 6,
             "symbol": SYMBOLS[number % len(SYMBOLS)],
         }
