@@ -33,6 +33,6 @@ def drift(runs: Sequence[Drift]) -> go.Figure:
     figure.update_xaxes(title_text="step", row=1, col=1)
     figure.update_xaxes(tickvals=list(range(len(layers))), ticktext=layers, tickangle=60, row=1, col=2)
     figure.update_yaxes(title_text="|θ − θ₀| / |θ₀|", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(type="log", row=1, col=2)  # a pooler, which pre-training leaves unused, goes far
+    figure.update_yaxes(type="log", row=1, col=2)  # a pooler can go ten times as far as the rest
     title = "Relative distance to the pre-trained weights"
     return styled(figure, title).update_layout(width=900, height=460, margin={"l": 70, "r": 30, "t": 80, "b": 110})
