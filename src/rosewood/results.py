@@ -249,7 +249,7 @@ class RunInfo(_Result):
     select_by: str | None = None  # the attack under which the best epoch is chosen; None: plain accuracy
     select_examples: Count = 100
     max_skipped_steps: Count = 10
-    watch: list[Literal["masks", "drift", "inconsistency"]] = []  # what was recorded while it trained, see `rosewood.watched`
+    watch: list[Literal["masks", "drift", "inconsistency"]] = []  # see `rosewood.watched`
     watch_every: Annotated[int, Field(gt=0)] = 10
     lora: Lora | None = None  # None: every weight is trained
     training_arguments: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +37,7 @@ class Plan:
     select_by: str | None = None
     select_examples: int = 100
     max_skipped_steps: int = 10
-    watch: list[str] = field(default_factory=list)
+    watch: Sequence[str] = ()
     watch_every: int = 10
     lora: Lora | None = None
     arguments: dict[str, Any] = field(default_factory=dict)

@@ -205,7 +205,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "select_by": plan.select_by,
         "select_examples": plan.select_examples,
         "max_skipped_steps": plan.max_skipped_steps,
-        "watch": plan.watch,
+        "watch": list(plan.watch),
         "watch_every": plan.watch_every,
         "lora": plan.lora,
         "training_arguments": plan.training_arguments(),
