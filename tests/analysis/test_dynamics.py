@@ -11,7 +11,7 @@ import pytest
 
 from rosewood.analysis.drift import read_drift
 from rosewood.analysis.inconsistency import read_inconsistency
-from rosewood.analysis.masks import kept_shares, mean_kept, second_order_ratios
+from rosewood.analysis.masks import kept_by_tensor, kept_shares, mean_kept, second_order_ratios
 from rosewood.figures.drift import drift
 from rosewood.figures.inconsistency import inconsistency
 from rosewood.figures.mask_heatmap import mask_heatmap
@@ -53,6 +53,8 @@ def test_kept_shares_by_layer(rose: Path) -> None:
     assert (shares.steps, shares.layers) == ([1, 2], ["layer 0", "layer 1"])
     assert shares.values == [[0.5, 0.5], [1.0, None]]
     assert mean_kept(shares) == {"layer 0": 0.5, "layer 1": 1.0}
+    by_tensor = kept_by_tensor(rose)
+    assert (by_tensor.layers, by_tensor.values) == (["a", "b"], [[1.0, 0.5], [0.0, 0.5]])
     figure = mask_heatmap([shares, shares])
     assert [[list(row) for row in trace.z] for trace in figure.data] == [shares.values] * 2
     assert (figure.data[0].zmin, figure.data[0].zmax) == (0, 1)

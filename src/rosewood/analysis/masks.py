@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 
@@ -18,6 +19,18 @@ def kept_shares(run: str | Path) -> ByLayer:
     )
 
 
+def kept_by_tensor(run: str | Path) -> ByLayer:
+    """The kept share of each kind of tensor, such as the query's weight: the mean over the layers that have one."""
+    records = []
+    for seen in read_seen(run, SeenMasks):
+        found: dict[str, list[float]] = defaultdict(list)
+        for shares in seen.kept.values():
+            for tensor, share in shares.items():
+                found[tensor].append(share)
+        records.append((seen.step, {tensor: mean(shares) for tensor, shares in found.items()}))
+    return by_layer(f"{run}, by kind of tensor", records)
+
+
 def second_order_ratios(run: str | Path) -> ByLayer | None:
     """The median over a layer's tensors of (1 - beta1) |g| / |m|; None if the run never read it.
 
@@ -32,6 +45,6 @@ def second_order_ratios(run: str | Path) -> ByLayer | None:
 
 
 def mean_kept(shares: ByLayer) -> dict[str, float]:
-    """The mean over the recorded steps of each layer."""
+    """The mean over the recorded steps of each layer, or kind of tensor."""
     rows = zip(shares.layers, shares.values, strict=True)
     return {layer: mean(value for value in row if value is not None) for layer, row in rows}

@@ -94,14 +94,15 @@ def _drift(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str
 
 
 def _masks(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.analysis.masks import kept_shares, mean_kept, second_order_ratios
+    from rosewood.analysis.masks import kept_by_tensor, kept_shares, mean_kept, second_order_ratios
     from rosewood.figures.mask_heatmap import mask_heatmap
     from rosewood.figures.second_order import second_order
 
-    shares = [kept_shares(run) for run in runs]
-    caption = "Mean over recorded steps and the tensors of a layer."
-    yield _by_layer("Share that may move", runs, [mean_kept(each) for each in shares], "{:.1%}", caption)
-    yield "masks", mask_heatmap(shares)
+    layers, tensors = [kept_shares(run) for run in runs], [kept_by_tensor(run) for run in runs]
+    for shares, caption in ((layers, "tensors of a layer"), (tensors, "layers that have such a tensor")):
+        means = [mean_kept(each) for each in shares]
+        yield _by_layer("Share that may move", runs, means, "{:.1%}", f"Mean over recorded steps and {caption}.")
+    yield "masks", mask_heatmap([each for pair in zip(layers, tensors, strict=True) for each in pair])
     ratios = [found for run in runs if (found := second_order_ratios(run)) is not None]
     if ratios:
         yield "second-order", second_order(ratios)
@@ -129,4 +130,4 @@ def _by_layer(title: str, runs: Sequence[Path], columns: Sequence[dict[str, floa
 
     layers = list(dict.fromkeys(layer for column in columns for layer in column))
     rows = [[layer, *(form.format(each[layer]) if layer in each else "" for each in columns)] for layer in layers]
-    return Grid(title, ["layer", *(run.name for run in runs)], rows, caption)
+    return Grid(title, ["", *(run.name for run in runs)], rows, caption)

@@ -12,6 +12,6 @@ from rosewood.figures.style import SEQUENTIAL
 
 
 def mask_heatmap(shares: Sequence[ByLayer]) -> go.Figure:
-    """The kept share of each layer's tensors over steps, from 0 to 1, a panel for each run."""
+    """Kept shares over steps, from 0 to 1, of layers or kinds of tensors: a panel for each table."""
     colours = {"colorscale": SEQUENTIAL, "zmin": 0, "zmax": 1}
-    return heat_maps(shares, "Share of each layer that may move", "kept", colours)
+    return heat_maps(shares, "Share that may move", "kept", colours)

@@ -396,6 +396,9 @@ def dress_axis(axis: Any, given: Any) -> None:
     owner = axis.axes
     if given.type == "log":
         getattr(owner, f"set_{name}scale")("log")
+        # Matplotlib would write powers as formulas, and text is never one here.
+        axis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axis.set_label_text(plain(given.title.text))
     if given.range is not None:
         bounds = [10**end for end in given.range] if given.type == "log" else list(given.range)
