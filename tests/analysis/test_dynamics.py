@@ -110,3 +110,4 @@ def test_every_figure_becomes_a_picture(rose: Path, tmp_path: Path) -> None:
     }
     for name, figure in figures.items():
         assert save(figure, tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "mathdefault" not in save(figures["drift"], tmp_path / "drift.svg").read_text(), "powers of ten are text"
