@@ -20,6 +20,7 @@ from rosewood.evaluation.statistics import (
     FIVE_METRICS,
     FOUR_METRICS,
     PERFECT,
+    PairedBootstrap,
     average_rank,
     glue_aggregates,
     holm,
@@ -27,6 +28,7 @@ from rosewood.evaluation.statistics import (
     mean_and_deviation,
     paired_bootstrap,
     relative_improvement,
+    t_interval,
     welch,
 )
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
@@ -69,7 +71,7 @@ def methods_table(
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
-    values = {method: _figures(runs) for method, runs in methods.items()}
+    values = {method: figures_by_column(runs) for method, runs in methods.items()}
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
     marks = {} if baseline is None else _marks(values, baseline)
     aggregates = {method: _aggregates(runs, methods.get(baseline or "")) for method, runs in methods.items()}
@@ -153,7 +155,15 @@ class Figure(NamedTuple):
     interval: tuple[float, float] | None = None
 
 
-def _figures(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
+def mean_of(figures: Sequence[Figure]) -> Figure:
+    """The mean over seeds with its 95 % interval by Student's t; the figure of a single run as it is."""
+    if len(figures) == 1:
+        return figures[0]
+    values = [each.value for each in figures]
+    return Figure(mean_and_deviation(values)[0], t_interval(values))
+
+
+def figures_by_column(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
     """Column -> its figure in each run; a suite over several tasks has columns for each."""
     found: dict[str, list[Figure]] = {}
     for run in runs:
@@ -188,7 +198,7 @@ def _cell(figures: Sequence[Figure]) -> str:
     return percent(mean) + ("" if single.interval is None else f" {half_width(single.interval)}")
 
 
-def _lower_is_better(column: str) -> bool:
+def lower_is_better(column: str) -> bool:
     return column in ("ece", "held_out_ece") or column.startswith(_GAP)
 
 
@@ -211,7 +221,7 @@ def over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: s
         for column, ours in columns.items():
             theirs = values[baseline].get(column, [])
             if method != baseline and len(ours) > 1 and len(theirs) > 1:
-                sign = -1 if _lower_is_better(column) else 1
+                sign = -1 if lower_is_better(column) else 1
                 tests[json.dumps([method, column])] = welch(
                     [sign * each.value for each in ours], [sign * each.value for each in theirs]
                 )
@@ -282,33 +292,50 @@ def _ranks(methods: Mapping[str, Sequence[EvaluatedRun]]) -> dict[str, str]:
     return {method: f"{rank:.1f}" for method, rank in average_rank(metrics).items()}
 
 
-def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Grid:
-    """Single runs against the baseline's run of the same seed, on the same examples."""
-    rows: list[list[str]] = []
-    tests: dict[str, float] = {}
+class Difference(NamedTuple):
+    """A run against the baseline's of the same seed, on the same examples of one set."""
+
+    method: str
+    seed: int | None
+    set: str
+    change: PairedBootstrap
+    p: float
+    adjusted: float
+    """For all differences of the table."""
+
+
+def differences(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> list[Difference]:
+    """Single runs against the baseline's run of the same seed, wherever both have their predictions."""
+    found: list[Difference] = []
     for method, run, other in _pairs(methods, baseline):
         correct, before = _correct(run), _correct(other)
         data = {each.name: each.data for each in other.evaluation.sets}
         for each in run.evaluation.sets:
             if each.role not in MEASURED or data.get(each.name) != each.data:
                 continue
-            name = f"{method}\n{run.seed}\n{each.name}"
-            found = paired_bootstrap(correct[each.name], before[each.name], run.evaluation.seed)
-            tests[name] = mcnemar(correct[each.name], before[each.name])
-            interval = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
-            rows.append([method, str(run.seed), each.name, f"{100 * found.difference:+.1f}", interval, name])
-    adjusted = holm(tests)
-    for row in rows:
-        name = row.pop()
-        row += [f"{tests[name]:.3f}", f"{adjusted[name]:.3f}" + ("*" if adjusted[name] < LEVEL else "")]
+            change = paired_bootstrap(correct[each.name], before[each.name], run.evaluation.seed)
+            p = mcnemar(correct[each.name], before[each.name])
+            found.append(Difference(method, run.seed, each.name, change, p, adjusted=p))
+    adjusted = holm({str(place): each.p for place, each in enumerate(found)})
+    return [each._replace(adjusted=adjusted[str(place)]) for place, each in enumerate(found)]
+
+
+def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Grid:
     return Grid(
         f"Difference from {baseline} on the same examples",
         ["method", "seed", "set", "difference", "95 % interval", "p", "p (Holm)"],
-        rows,
+        [_difference_row(each) for each in differences(methods, baseline)],
         "Accuracy in points, interval by paired bootstrap; p by McNemar's exact test, two-sided; Holm: adjusted for "
         f"all rows; *: below {LEVEL}.",
         texts=3,
     )
+
+
+def _difference_row(each: Difference) -> list[str]:
+    interval = f"{100 * each.change.low:+.1f} to {100 * each.change.high:+.1f}"
+    adjusted = f"{each.adjusted:.3f}" + ("*" if each.adjusted < LEVEL else "")
+    change = f"{100 * each.change.difference:+.1f}"
+    return [each.method, str(each.seed), each.set, change, interval, f"{each.p:.3f}", adjusted]
 
 
 def _correct(run: EvaluatedRun) -> dict[str, NDArray[np.bool_]]:

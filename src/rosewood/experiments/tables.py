@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,14 @@ from rosewood.evaluation.comparison import (
     Published,
     compared,
     figures_of,
+    mean_of,
     methods_table,
     one_line,
     over_seeds,
 )
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
-from rosewood.evaluation.statistics import mean_and_deviation, t_interval
+from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.experiments import matched
 from rosewood.experiments.cell import RUN
 from rosewood.experiments.experiment import Experiment
@@ -174,9 +176,7 @@ def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
 def _figure(
     group: Group, label: str, column: str, seeds: dict[int, Figure], test: OverSeeds | None, published: float | None
 ) -> ComparedFigure:
-    values = [each.value for each in seeds.values()]
-    several = len(values) > 1
-    mean, deviation = mean_and_deviation(values)
+    mean, deviation = mean_and_deviation([each.value for each in seeds.values()])
     return ComparedFigure(
         model=group.model,
         on=group.on,
@@ -184,8 +184,8 @@ def _figure(
         figure=one_line(column),
         values={seed: each.value for seed, each in seeds.items()},
         mean=mean,
-        deviation=deviation if several else None,
-        interval=t_interval(values) if several else next(iter(seeds.values())).interval,
+        deviation=None if math.isnan(deviation) else deviation,
+        interval=mean_of(list(seeds.values())).interval,
         p=test and test.p,
         p_adjusted=test and test.adjusted,
         published=published,
