@@ -51,6 +51,7 @@ def main() -> None:
         lexicons,
         listing,
         probe,
+        report,
         table,
         tradeoff,
         train,

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rosewood.results import AttackedExample, AttackReport, AttackSummary
 
+COLUMNS = ("n", "clean", "robust", "broken", "words", "cosine", "queries")
 CAPTION = (
     "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
     "words that changed, cosine of the sentence vectors to the original. Queries: mean per attacked example."
@@ -19,21 +20,23 @@ CAPTION = (
 def render(reports: Mapping[str, AttackReport]) -> Table:
     """One row per model or run."""
     first = next(iter(reports.values()))
-    table = Table(title=_title(first), caption=CAPTION)
+    table = Table(title=escape(title_of(first)), caption=CAPTION)
     table.add_column("model", overflow="fold")
-    for column in ("n", "clean", "robust", "broken", "words", "cosine", "queries"):
+    for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for name, report in reports.items():
-        table.add_row(escape(name), *_cells(report.summary))
+        table.add_row(escape(name), *summary_cells(report.summary))
     return table
 
 
-def _title(report: AttackReport) -> str:
+def title_of(report: AttackReport) -> str:
+    """The attack and what it was on."""
     attack = ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
-    return escape(f"{attack} on {' '.join(filter(None, [report.task, report.split])) or 'the data'}")
+    return f"{attack} on {' '.join(filter(None, [report.task, report.split])) or 'the data'}"
 
 
-def _cells(summary: AttackSummary) -> list[str]:
+def summary_cells(summary: AttackSummary) -> list[str]:
+    """The figures of an attack, a text for each of the columns."""
     return [
         str(summary.examples),
         _accuracy(summary.clean_accuracy, summary.clean_accuracy, summary.clean_interval),

@@ -1,0 +1,100 @@
+"""The page: one file that opens from disk, with no network, on any screen and on paper."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from rosewood.figures.series import Mark
+from rosewood.report.parts import Section
+from rosewood.report.sections import sections
+from rosewood.report.subject import Subject
+from rosewood.report.verdict import Verdict, verdict
+from rosewood.results import now, write
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """All about one subject."""
+
+    id: str
+    title: str
+    verdict: Verdict
+    facts: str
+    marks: dict[str, Mark]
+    sections: dict[str, Section]
+    """By the name that links lead to."""
+
+
+def write_report(subjects: Sequence[Subject], path: Path, title: str | None = None) -> None:
+    """Write the page whole, or not at all."""
+    write(path, page(subjects, title or subjects[0].title))
+
+
+def page(subjects: Sequence[Subject], title: str) -> str:
+    """The HTML of a report on one or more subjects."""
+    environment = Environment(
+        loader=PackageLoader("rosewood.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    scripts = {"plotly": get_plotlyjs(), "script": _source(environment, "report.js")}
+    numbers = itertools.count(1)
+    return environment.get_template("report.html").render(
+        title=title,
+        chapters=[_chapter(subject, numbers) for subject in subjects],
+        several=len(subjects) > 1,
+        policy=_policy(list(scripts.values())),
+        style=Markup(_source(environment, "report.css")),
+        version=version("rosewood"),
+        date=f"{now():%Y-%m-%d}",
+        **{name: Markup(text) for name, text in scripts.items()},
+    )
+
+
+def _chapter(subject: Subject, numbers: Iterator[int]) -> Chapter:
+    return Chapter(
+        id=f"chapter-{next(numbers)}",
+        title=subject.title,
+        verdict=verdict(subject),
+        facts=_facts(subject),
+        marks=subject.marks,
+        sections={f"section-{next(numbers)}": section for section in sections(subject)},
+    )
+
+
+def _facts(subject: Subject) -> str:
+    models = sorted({run.info.model for run in subject.runs if run.info is not None})
+    counts = [
+        _count(len(subject.methods), "method"),
+        _count(len(subject.runs), "run"),
+        _count(len({each.name for run in subject.runs for each in run.evaluated.evaluation.sets}), "evaluation set"),
+    ]
+    return " · ".join([*counts, *models])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _source(environment: Environment, name: str) -> str:
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Nothing is fetched, and no script runs but ours: what data could smuggle in would stay dead."""
+    hashes = [base64.b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"

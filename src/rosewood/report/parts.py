@@ -1,0 +1,126 @@
+"""What sections are made of; each kind of part is drawn by the template that it names."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import plotly.graph_objects as go
+
+from rosewood.evaluation.layout import Grid
+from rosewood.figures.series import Mark
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that a section shows."""
+
+    template: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Table(Part):
+    """A table; a folded one opens when it is asked for."""
+
+    template = "parts/table.html"
+
+    grid: Grid
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, and in words what it shows, for those who cannot see it."""
+
+    figure: go.Figure
+    description: str
+
+    @property
+    def title(self) -> str:
+        """The figure's title; the page writes it above, where it wraps."""
+        return html.unescape(self.figure.layout.title.text or "")
+
+    @property
+    def json(self) -> str:
+        """The figure for the page: without title and legend, which the page has, and safe within a script element."""
+        shown = go.Figure(self.figure)
+        shown.update_layout(title=None, showlegend=False, margin={"l": 8, "r": 12, "t": 8, "b": 40})
+        text: str = shown.to_json()
+        for sign in "<>&":  # they stand in strings only, where JSON may spell them otherwise
+            text = text.replace(sign, f"\\u{ord(sign):04x}")
+        return text
+
+
+@dataclass(frozen=True)
+class Charts(Part):
+    """Figures one below the other, or side by side as far as the page is wide enough."""
+
+    template = "parts/charts.html"
+
+    charts: Sequence[Chart]
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Listing(Part):
+    """A text that is shown letter by letter: a file, or commands."""
+
+    template = "parts/listing.html"
+
+    title: str
+    text: str
+    folded: bool = True
+
+
+class Piece(NamedTuple):
+    """A stretch of a text before and after an attack; equal if it was left alone."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """What an attack made of a text for one run."""
+
+    run: str
+    mark: Mark
+    outcome: str
+    pieces: Sequence[Piece]
+
+
+@dataclass(frozen=True)
+class AttackedText:
+    """One text of the data, and how each run fared with it."""
+
+    title: str
+    others: Mapping[str, str]
+    """Fields that were not attacked."""
+    versions: Sequence[Version]
+
+
+@dataclass(frozen=True)
+class AttackedTexts(Part):
+    """Some attacked texts, and a sentence on those that are not shown."""
+
+    template = "parts/attacked_texts.html"
+
+    title: str
+    texts: Sequence[AttackedText]
+    more: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it."""
+
+    title: str
+    parts: Sequence[Part]
+    lead: str = ""
+
+    @property
+    def has_charts(self) -> bool:
+        """Whether it needs a legend."""
+        return any(isinstance(part, Charts) for part in self.parts)

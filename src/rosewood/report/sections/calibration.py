@@ -1,0 +1,33 @@
+"""Whether models are as right as they say they are sure."""
+
+from __future__ import annotations
+
+from rosewood.evaluation.means import MEASURED
+from rosewood.figures.calibration import calibration
+from rosewood.figures.reliability import reliability
+from rosewood.report.parts import Chart, Charts, Part, Section
+from rosewood.report.subject import Subject
+
+PLACE = 40
+
+
+def section(subject: Subject) -> Section | None:
+    """Calibration errors of all sets, and a reliability diagram of each."""
+    errors = calibration(subject.methods)
+    if errors is None:
+        return None
+    parts: list[Part] = [Charts([Chart(errors, "Dots: expected calibration error of each method on each set.")])]
+    names = dict.fromkeys(
+        each.name for run in subject.runs for each in run.evaluated.evaluation.sets if each.role in MEASURED
+    )
+    diagrams = [
+        Chart(figure, f"Reliability diagram of {name}: accuracy by confidence, one line a method.")
+        for name in names
+        if (figure := reliability(subject.methods, name)) is not None
+    ]
+    parts += [Charts(diagrams, small=True)] if diagrams else []
+    lead = (
+        "Expected calibration error in 10 bins. In the diagrams a line below the dashed diagonal is surer than right, "
+        "one above it is righter than sure."
+    )
+    return Section("Calibration", parts, lead)

@@ -1,0 +1,76 @@
+"""The commands that lead to these figures."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from rosewood.evaluation.layout import Grid
+from rosewood.report.parts import Listing, Part, Section, Table
+from rosewood.report.subject import ReportedRun, Subject
+from rosewood.results import AttackReport, Evaluation, RunInfo
+
+PLACE = 100
+
+
+def section(subject: Subject) -> Section | None:
+    """What was typed to train, what to type to evaluate and attack, and the versions that did it."""
+    parts: list[Part] = [Listing(run.name, "\n".join(commands(run))) for run in subject.runs]
+    rows = [_facts(run.name, run.info) for run in subject.runs if run.info is not None]
+    if rows:
+        header = ["run", "model", "seed", "training data", "software"]
+        caption = "Training data: their fingerprints; the same data have the same."
+        parts.append(Table(Grid("Models, data and versions", header, rows, caption, texts=5), folded=True))
+    lead = "Training as it was started; evaluation and attacks as the results say. Folders are those of the author."
+    return Section("Reproduce", parts, lead)
+
+
+def commands(run: ReportedRun) -> Iterator[str]:
+    """The command lines of one run."""
+    folder = str(run.evaluated.folder)
+    if run.info is not None and run.info.command:
+        yield run.info.command
+    yield shlex.join(["rosewood", "evaluate", folder, *_evaluation(run.evaluated.evaluation)])
+    for attack in run.attacks:
+        yield shlex.join(["rosewood", "attack", folder, *_attack(attack.result)])
+
+
+def _evaluation(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.suite is not None:
+        yield from ("--suite", evaluation.suite)
+    if evaluation.size is not None:
+        yield from ("--size", str(evaluation.size))
+    if evaluation.max_length is not None:
+        yield from ("--max-length", str(evaluation.max_length))
+    if evaluation.typo_rate is not None:
+        yield from ("--typo-rate", f"{evaluation.typo_rate:g}")
+    for live in evaluation.attacks:
+        yield from ("--attack", live.attack)
+    if evaluation.attacks:
+        summary = evaluation.attacks[0].summary
+        yield from ("--attack-examples", str(summary.examples + summary.left_out))
+    yield from ("--seed", str(evaluation.seed))
+
+
+def _attack(report: AttackReport) -> Iterator[str]:
+    recipe = report.settings.get("recipe")
+    yield from ("--attack", report.attack if recipe is None else f"{report.attack}:{recipe}")
+    for name, value in report.settings.items():
+        if name != "recipe":
+            yield from ("--set", f"{name}={json.dumps(value)}")
+    examples = report.summary.examples + report.summary.left_out
+    yield from ("--examples", str(examples), "--field", report.field, "--max-length", str(report.max_length))
+    if report.split is not None:
+        yield from ("--split", report.split)
+    if report.max_queries is not None:
+        yield from ("--max-queries", str(report.max_queries))
+    if report.max_seconds is not None:
+        yield from ("--max-seconds", f"{report.max_seconds:g}")
+    yield from ("--seed", str(report.seed))
+
+
+def _facts(name: str, info: RunInfo) -> list[str]:
+    data = ", ".join(f"{split} {fingerprint}" for split, fingerprint in info.fingerprints.items())
+    software = ", ".join(f"{package} {version}" for package, version in info.versions.items())
+    return [name, info.model, str(info.seed), data, software]

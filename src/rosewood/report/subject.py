@@ -1,0 +1,130 @@
+"""What a report is about: runs that compare, and everything that their folders hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from rosewood.analysis.curves import Curve, training_history
+from rosewood.attacks.search.outcome import REPORT, load_outcome
+from rosewood.data.tasks import load_task
+from rosewood.evaluation.comparison import Published
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
+from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.table import grids
+from rosewood.figures.perspectives import Methods
+from rosewood.figures.series import Mark, mark
+from rosewood.results import AttackResult, RunInfo
+
+BASELINE = "vanilla"
+"""What runs are compared with where nothing else is named."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A finished attack on a run, and the folder that holds it."""
+
+    folder: Path
+    result: AttackResult
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """An evaluated run with what else its folder tells."""
+
+    name: str
+    evaluated: EvaluatedRun
+    info: RunInfo | None
+    recipe: str | None
+    """Its YAML file."""
+    labels: Sequence[str]
+    history: dict[str, Curve]
+    attacks: Sequence[Attack]
+
+    @property
+    def method(self) -> str:
+        """The recipe, or what an experiment calls it."""
+        return self.evaluated.method
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Runs in one comparison; `baseline` is the method that the others are tested against."""
+
+    title: str
+    runs: Sequence[ReportedRun]
+    baseline: str | None = None
+    published: Published = field(default_factory=dict)
+
+    @cached_property
+    def by_method(self) -> dict[str, list[EvaluatedRun]]:
+        """The runs of each method."""
+        return by_method([run.evaluated for run in self.runs])
+
+    @cached_property
+    def methods(self) -> Methods:
+        """The evaluations of each method, as figures take them."""
+        return {method: [run.evaluation for run in runs] for method, runs in self.by_method.items()}
+
+    @cached_property
+    def tables(self) -> dict[str, Grid]:
+        """The tables of the evaluation by title, a column or row for each run."""
+        return {grid.title: grid for grid in grids({run.name: run.evaluated.evaluation for run in self.runs})}
+
+    def place(self, method: str) -> int:
+        """Which of the methods this is: it decides the colour."""
+        return list(self.methods).index(method)
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """How each method looks in charts."""
+        return {method: mark(place) for place, method in enumerate(self.methods)}
+
+
+def subject(
+    runs: Sequence[EvaluatedRun],
+    baseline: str | None = None,
+    published: Published | None = None,
+    title: str | None = None,
+) -> Subject:
+    """Read the folders of runs that were evaluated alike; plain fine-tuning is the baseline if none is named."""
+    methods = by_method(runs)
+    if baseline is None and BASELINE in methods and len(methods) > 1:
+        baseline = BASELINE
+    first = runs[0].evaluation
+    on = f"the suite {first.suite}" if first.suite else first.task
+    return Subject(title or f"Robustness on {on}", _read(runs), baseline, published or {})
+
+
+def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:
+    found = []
+    for run in runs:
+        info, recipe, task = (run.folder / name for name in ("run.json", "recipe.yaml", "task.yaml"))
+        found.append(
+            ReportedRun(
+                _name(run, runs),
+                run,
+                RunInfo.load(info) if info.exists() else None,
+                recipe.read_text(encoding="utf-8") if recipe.exists() else None,
+                load_task(task).labels if task.exists() else [],
+                training_history(run.folder / "history.jsonl"),
+                [Attack(each.parent, load_outcome(each.parent)) for each in _reports(run.folder)],
+            )
+        )
+    return found
+
+
+def _reports(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"attacks/*/{REPORT}"))
+
+
+def _name(run: EvaluatedRun, runs: Sequence[EvaluatedRun]) -> str:
+    """The method, with what tells it from its other runs."""
+    same = [each for each in runs if each.method == run.method]
+    tasks, seeds = {each.evaluation.task for each in same}, {each.seed for each in same}
+    parts = [run.method]
+    parts += [run.evaluation.task] if len(tasks) > 1 else []
+    parts += [f"seed {run.seed}"] if len(seeds) > 1 else []
+    return ", ".join(parts)

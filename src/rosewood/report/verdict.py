@@ -1,0 +1,136 @@
+"""The comparison in one sentence, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rosewood.evaluation.comparison import (
+    LEVEL,
+    Figure,
+    differences,
+    figures_by_column,
+    mean_of,
+    one_line,
+    over_seeds,
+)
+from rosewood.evaluation.statistics import holm
+from rosewood.evaluation.table import MEANS, percent
+from rosewood.figures.perspectives import role_accuracies
+from rosewood.report.subject import Subject
+from rosewood.results import Role
+
+Found = Mapping[str, Sequence[str]]
+"""Method -> what it differs from the baseline on."""
+_KINDS: dict[Role, str] = {"clean": "clean", "shift": "shifted", "adversarial": "adversarial", "noise": "noisy"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests say, and what a reader must know beside it."""
+
+    sentence: str
+    remarks: Sequence[str]
+
+
+def verdict(subject: Subject) -> Verdict:
+    """What the comparison shows, by its tests and no further."""
+    return Verdict(_sentence(subject), list(_remarks(subject)))
+
+
+def _sentence(subject: Subject) -> str:
+    others = [method for method in subject.methods if method != subject.baseline]
+    if len(subject.methods) == 1:
+        return _alone(subject)
+    if subject.baseline is None:
+        return f"{_listed(others)} stand side by side; without a baseline no difference between them is tested."
+    if any(len(runs) > 1 for runs in _same_task(subject).values()):
+        return _over_seeds(subject, subject.baseline, others)
+    return _on_examples(subject, subject.baseline, others)
+
+
+def _alone(subject: Subject) -> str:
+    (method,) = subject.methods
+    by_role: dict[Role, list[Figure]] = {}
+    for evaluation in subject.methods[method]:
+        for role, accuracy in role_accuracies(evaluation):
+            by_role.setdefault(role, []).append(accuracy)
+    shown = [f"{percent(mean_of(found).value)} % of {_KINDS[role]}" for role, found in by_role.items()]
+    return f"{method} is right on {_listed(shown)} text; there is no other method here to compare it with."
+
+
+def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
+    values = {method: figures_by_column(runs) for method, runs in subject.by_method.items()}
+    tests = over_seeds(values, baseline)
+    if not tests:
+        return f"No difference from {baseline} can be tested: it takes two seeds or more of both methods."
+    # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
+    worse = holm({str(place): 1 - test.p for place, test in enumerate(tests.values())})
+    better_on: dict[str, list[str]] = {}
+    worse_on: dict[str, list[str]] = {}
+    for place, ((method, column), test) in enumerate(tests.items()):
+        name = one_line(MEANS.get(column, column))
+        if test.adjusted < LEVEL:
+            better_on.setdefault(method, []).append(name)
+        if worse[str(place)] < LEVEL:
+            worse_on.setdefault(method, []).append(name)
+    return _told(baseline, others, better_on, worse_on, f"{len(tests)} tests over seeds")
+
+
+def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
+    found = differences(subject.by_method, baseline)
+    if not found:
+        return (
+            f"No difference from {baseline} can be tested: each method has a single run, and their predictions of the "
+            "same examples are not at hand."
+        )
+    better_on: dict[str, list[str]] = {}
+    worse_on: dict[str, list[str]] = {}
+    for each in found:
+        if each.adjusted < LEVEL:
+            place = better_on if each.change.difference > 0 else worse_on
+            place.setdefault(each.method, []).append(each.set)
+    return _told(baseline, others, better_on, worse_on, f"{len(found)} tests on the same examples")
+
+
+def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str) -> str:
+    level = f"p < {LEVEL} after Holm's adjustment"
+    if not better and not worse:
+        who = f"{others[0]} does not differ" if len(others) == 1 else "No method differs"
+        return f"{who} from {baseline} by more than chance: none of {tests} has {level}."
+    parts = []
+    for method in others:
+        signs = [f"better than {baseline} on {_listed(better[method])}"] if method in better else []
+        signs += [f"worse{'' if signs else f' than {baseline}'} on {_listed(worse[method])}"] if method in worse else []
+        if signs:
+            parts.append(f"{method} is {' and '.join(signs)}")
+    rest = [method for method in others if method not in better and method not in worse]
+    if rest:
+        verb = "does" if len(rest) == 1 else "do"
+        parts.append(f"{_listed(rest)} {verb} not differ from it by more than chance")
+    return f"{'; '.join(parts)} ({level} of {tests})."
+
+
+def _remarks(subject: Subject) -> Iterable[str]:
+    runs = _same_task(subject)
+    if len(subject.methods) > 1 and all(len(each) == 1 for each in runs.values()):
+        yield "One seed each: another seed could change the picture."
+    first = subject.runs[0].evaluated.evaluation
+    if first.size is not None:
+        yield f"At most {first.size:,} examples of each set were taken."
+    lacking = {each.name for run in subject.runs for each in run.evaluated.evaluation.missing if each.counted}
+    if lacking:
+        yield f"{len(lacking)} {'set is' if len(lacking) == 1 else 'sets are'} missing: {_listed(sorted(lacking))}."
+
+
+def _same_task(subject: Subject) -> dict[str, list[str]]:
+    """Method and task -> its runs."""
+    found: dict[str, list[str]] = {}
+    for run in subject.runs:
+        found.setdefault(f"{run.method}\n{run.evaluated.evaluation.task}", []).append(run.name)
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
