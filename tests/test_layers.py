@@ -20,7 +20,8 @@ COMPONENTS = (
 LAYERS: list[tuple[str, ...]] = [
     ("__main__",),
     ("cli",),
-    ("experiments", "report"),
+    ("experiments",),
+    ("report",),
     ("figures",),
     ("analysis",),
     ("training", "averaging"),

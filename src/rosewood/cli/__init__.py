@@ -40,6 +40,7 @@ def main() -> None:
     from rosewood.cli import (  # noqa: F401  each file adds its command
         attack,
         average,
+        card,
         compare,
         demo,
         dynamics,

@@ -31,6 +31,7 @@ from rosewood.experiments.standing import Standing
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
 
 RESULTS, MARKDOWN, LATEX, CSV, MOMENTS = "results.json", "table.md", "table.tex", "table.csv", "moments.csv"
+REPORT = "report.html"
 
 
 class Group(NamedTuple):
@@ -107,7 +108,7 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
 
 
 def save_tables(experiment: Experiment, standings: Sequence[Standing], output: Path) -> Comparison:
-    """Write results.json, table.md, table.tex and table.csv, each whole; moments.csv if there are moments."""
+    """Write results.json and the tables, each whole; moments.csv if there are moments; report.html over what is finished."""
     comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
     comparison.save(output / RESULTS)
     write(output / MARKDOWN, "\n\n".join([f"# {experiment.title or experiment.name}", *map(to_markdown, grids)]) + "\n")
@@ -115,7 +116,25 @@ def save_tables(experiment: Experiment, standings: Sequence[Standing], output: P
     write(output / CSV, _csv(comparison.figures))
     if comparison.matched:
         write(output / MOMENTS, _moments_csv([each.result for each in standings if each.result is not None]))
+    _save_report(experiment, standings, output / REPORT)
     return comparison
+
+
+def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Path) -> None:
+    from rosewood.report.page import write_report  # plotly takes a while to import
+    from rosewood.report.subject import short_name, subject
+
+    subjects = [
+        subject(
+            group.runs,
+            _baseline(experiment, group),
+            _published(experiment, group),
+            f"{group.on}, {short_name(group.model)}",
+        )
+        for group in _groups(standings)
+    ]
+    if subjects:
+        write_report(subjects, path, experiment.title or experiment.name)
 
 
 def _groups(standings: Sequence[Standing]) -> list[Group]:

@@ -24,4 +24,7 @@ def anomalies(methods: Methods, score: str) -> go.Figure:
         for each in run.anomalies
         if each.score == score
     )
-    return dots(found, list(methods), label(score.replace("_", " ")), "AUROC in %, 50 is chance", reference=0.5)
+    figure = dots(found, list(methods), label(score.replace("_", " ")), "AUROC in %, 50 is chance", reference=0.5)
+    # The same for every score, so that they compare.
+    lowest = min([0.5, *(each.auroc for runs in methods.values() for run in runs for each in run.anomalies)])
+    return figure.update_xaxes(range=[100 * lowest - 3, 103])

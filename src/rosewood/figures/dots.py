@@ -8,7 +8,7 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from rosewood.evaluation.comparison import Figure, mean_of
-from rosewood.figures.labels import label
+from rosewood.figures.labels import axis_title, label
 from rosewood.figures.series import mark
 from rosewood.figures.style import styled
 
@@ -43,7 +43,7 @@ def dots(
         figure.add_trace(_trace(found, rows, name, series.index(name), _offset(shown.index(name), len(shown))))
     styled(figure, title)
     figure.update_layout(height=FRAME + len(rows) * (ROW + DOT * len(shown)), showlegend=True, hovermode="closest")
-    figure.update_xaxes(title={"text": axis}, automargin=True, zeroline=False)
+    figure.update_xaxes(title=axis_title(axis), automargin=True, zeroline=False)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[label(row) for row in rows],

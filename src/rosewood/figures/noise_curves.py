@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from rosewood.evaluation.comparison import Figure, mean_of
-from rosewood.figures.labels import label
+from rosewood.figures.labels import axis_title, label
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import mark
 from rosewood.figures.style import styled
@@ -38,7 +38,9 @@ def noise_curves(methods: Methods, kind: str) -> go.Figure:
             x=list(curve),
             y=[100 * each.value for each in curve.values()],
             error_y={
-                "array": [100 * (min(1, high) - each.value) for each, (_, high) in zip(curve.values(), ends, strict=True)],
+                "array": [
+                    100 * (min(1, high) - each.value) for each, (_, high) in zip(curve.values(), ends, strict=True)
+                ],
                 "arrayminus": [
                     100 * (each.value - max(0, low)) for each, (low, _) in zip(curve.values(), ends, strict=True)
                 ],
@@ -54,9 +56,16 @@ def noise_curves(methods: Methods, kind: str) -> go.Figure:
         )
     styled(figure, label(kind.replace("_", " ")))
     figure.update_layout(showlegend=True, height=300)
-    figure.update_xaxes(title={"text": "strength"}, zeroline=False)
-    figure.update_yaxes(title={"text": "accuracy in %"}, automargin=True, zeroline=False)
+    figure.update_xaxes(title=axis_title("strength"), zeroline=False)
+    figure.update_yaxes(title=axis_title("accuracy in %"), range=_range(methods), automargin=True, zeroline=False)
     return figure
+
+
+def _range(methods: Methods) -> list[float]:
+    """The same for every kind, so that the steepness of their curves compares."""
+    curves = [_curve(runs, kind) for runs in methods.values() for kind in noise_kinds(methods)]
+    ends = [end for curve in curves for each in curve.values() for end in each.interval or (each.value,)]
+    return [100 * max(0.0, min(ends)) - 2, 100 * min(1.0, max(ends)) + 2]
 
 
 def _curve(runs: Sequence[Evaluation], kind: str) -> dict[float, Figure]:

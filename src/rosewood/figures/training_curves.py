@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from rosewood.analysis.curves import Curve
-from rosewood.figures.labels import label
+from rosewood.figures.labels import axis_title, label
 from rosewood.figures.series import mark
 from rosewood.figures.style import styled
 
@@ -28,6 +28,6 @@ def training_curves(curves: Mapping[str, Curve], quantity: str, places: Mapping[
         )
     styled(figure, label(quantity.replace("_", " ")))
     figure.update_layout(showlegend=True, height=300)
-    figure.update_xaxes(title={"text": "step"}, zeroline=False)
+    figure.update_xaxes(title=axis_title("step"), zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)
     return figure

@@ -75,7 +75,7 @@ def _chapter(subject: Subject, numbers: Iterator[int]) -> Chapter:
 
 
 def _facts(subject: Subject) -> str:
-    models = sorted({run.info.model for run in subject.runs if run.info is not None})
+    models = sorted({run.model for run in subject.runs if run.model})
     counts = [
         _count(len(subject.methods), "method"),
         _count(len(subject.runs), "run"),

@@ -16,7 +16,7 @@ from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.table import grids
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import Mark, mark
-from rosewood.results import AttackResult, RunInfo
+from rosewood.results import AttackedExample, AttackReport, RunInfo
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""
@@ -27,7 +27,11 @@ class Attack:
     """A finished attack on a run, and the folder that holds it."""
 
     folder: Path
-    result: AttackResult
+    report: AttackReport
+
+    def examples(self) -> list[AttackedExample]:
+        """What was done to each example; read when asked for, as there may be very many."""
+        return load_outcome(self.folder).examples
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class ReportedRun:
     labels: Sequence[str]
     history: dict[str, Curve]
     attacks: Sequence[Attack]
+
+    @property
+    def model(self) -> str:
+        """The pre-trained model, without the folders of whoever trained it."""
+        return "" if self.info is None else short_name(self.info.model)
 
     @property
     def method(self) -> str:
@@ -83,6 +92,11 @@ class Subject:
         return {method: mark(place) for place, method in enumerate(self.methods)}
 
 
+def short_name(model: str) -> str:
+    """A name on the Hub as it is, of a folder the last part."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
 def subject(
     runs: Sequence[EvaluatedRun],
     baseline: str | None = None,
@@ -110,7 +124,7 @@ def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:
                 recipe.read_text(encoding="utf-8") if recipe.exists() else None,
                 load_task(task).labels if task.exists() else [],
                 training_history(run.folder / "history.jsonl"),
-                [Attack(each.parent, load_outcome(each.parent)) for each in _reports(run.folder)],
+                [Attack(each.parent, AttackReport.load(each)) for each in _reports(run.folder)],
             )
         )
     return found

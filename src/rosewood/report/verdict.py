@@ -41,7 +41,7 @@ def verdict(subject: Subject) -> Verdict:
 def _sentence(subject: Subject) -> str:
     others = [method for method in subject.methods if method != subject.baseline]
     if len(subject.methods) == 1:
-        return _alone(subject)
+        return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with."
     if subject.baseline is None:
         return f"{_listed(others)} stand side by side; without a baseline no difference between them is tested."
     if any(len(runs) > 1 for runs in _same_task(subject).values()):
@@ -49,14 +49,14 @@ def _sentence(subject: Subject) -> str:
     return _on_examples(subject, subject.baseline, others)
 
 
-def _alone(subject: Subject) -> str:
-    (method,) = subject.methods
+def right_on(subject: Subject, method: str) -> str:
+    """On how much of each kind of text a method is right."""
     by_role: dict[Role, list[Figure]] = {}
     for evaluation in subject.methods[method]:
         for role, accuracy in role_accuracies(evaluation):
             by_role.setdefault(role, []).append(accuracy)
-    shown = [f"{percent(mean_of(found).value)} % of {_KINDS[role]}" for role, found in by_role.items()]
-    return f"{method} is right on {_listed(shown)} text; there is no other method here to compare it with."
+    shares = [f"{percent(mean_of(found).value)}\u00a0% of {_KINDS[role]}" for role, found in by_role.items()]
+    return f"{method} is right on {_listed(shares)} text"
 
 
 def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:

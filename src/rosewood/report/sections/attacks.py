@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
 def section(subject: Subject) -> Section | None:
     """The accuracy under every attack, the figures, and some attacked texts."""
-    found = list(_attacked(subject.runs))
+    found = list(attacked(subject.runs))
     if not found:
         return None
     names = _names(found)
@@ -51,21 +51,34 @@ def section(subject: Subject) -> Section | None:
     parts: list[Part] = []
     if figure is not None:
         parts.append(Charts([Chart(figure, "Dots with 95 % intervals: accuracy before and under each attack.")]))
-    rows = [[names[each.identity], each.run.name, *summary_cells(each.summary)] for each in found]
-    parts.append(Table(Grid("Attacks", ["attack", "run", *COLUMNS], rows, CAPTION, texts=2)))
+    parts.append(Table(_table(found, names)))
     parts += _texts(subject, found, names)
-    return Section("Attacks", parts, "Only words or letters change; whether the meaning stays is for a reader to judge.")
+    return Section(
+        "Attacks", parts, "Only words or letters change; whether the meaning stays is for a reader to judge."
+    )
 
 
-def _attacked(runs: Sequence[ReportedRun]) -> Iterator[Attacked]:
+def attack_table(runs: Sequence[ReportedRun]) -> Grid | None:
+    """The figures of all attacks on the runs; nothing if there were none."""
+    found = list(attacked(runs))
+    return _table(found, _names(found)) if found else None
+
+
+def _table(found: Sequence[Attacked], names: dict[str, str]) -> Grid:
+    rows = [[names[each.identity], each.run.name, *summary_cells(each.summary)] for each in found]
+    return Grid("Attacks", ["attack", "run", *COLUMNS], rows, CAPTION, texts=2)
+
+
+def attacked(runs: Sequence[ReportedRun]) -> Iterator[Attacked]:
+    """All attacks on the runs: those that were kept, and those that an evaluation made."""
     for run in runs:
         for kept in run.attacks:
-            report = kept.result
+            report = kept.report
             decisive = [report.data, report.field, report.settings, report.max_queries, report.max_seconds, report.seed]
             identity = json.dumps([title_of(report), *decisive])
             yield Attacked(identity, title_of(report), run, report.summary, kept)
         for live in run.evaluated.evaluation.attacks:
-            if all(live.summary != kept.result.summary for kept in run.attacks):  # experiments record both alike
+            if all(live.summary != kept.report.summary for kept in run.attacks):  # experiments record both alike
                 title = f"{live.attack} on {live.of}"
                 yield Attacked(json.dumps([title, live.settings]), title, run, live.summary, None)
 
@@ -84,17 +97,22 @@ def _names(found: Sequence[Attacked]) -> dict[str, str]:
 
 
 def _texts(subject: Subject, found: Sequence[Attacked], names: dict[str, str]) -> Iterator[AttackedTexts]:
-    """The same texts under the same attack, for all runs that met it."""
+    """The same texts under the same attack, for the first run of each method that met it."""
     for identity, name in names.items():
-        met = [(each.run, each.kept) for each in found if each.identity == identity and each.kept is not None]
-        by_row: dict[int, list[Finding]] = {}
-        for run, kept in met:
-            for example in kept.result.examples:
-                by_row.setdefault(example.row, []).append(Finding(run, example))
-        broken = [row for _, row in sorted(by_row.items()) if any(each.example.status == "broken" for each in row)]
+        met: dict[str, tuple[ReportedRun, Attack]] = {}
+        for each in found:
+            if each.identity == identity and each.kept is not None:
+                met.setdefault(each.run.method, (each.run, each.kept))
+        pairs = list(met.values())
+        broken = sorted({each.row for _, kept in pairs for each in kept.examples() if each.status == "broken"})
+        by_row: dict[int, list[Finding]] = {row: [] for row in broken[:TEXTS]}
+        for run, kept in pairs:
+            for example in kept.examples():
+                if example.row in by_row:
+                    by_row[example.row].append(Finding(run, example))
         if broken:
-            shown = [_text(subject, row, met[0][1].result.field) for row in broken[:TEXTS]]
-            yield AttackedTexts(f"Texts that broke under {name}", shown, _more(len(broken) - len(shown), met))
+            shown = [_text(subject, findings, pairs[0][1].report.field) for findings in by_row.values()]
+            yield AttackedTexts(f"Texts that broke under {name}", shown, _more(len(broken) - len(shown), pairs))
 
 
 def _more(left: int, met: Sequence[tuple[ReportedRun, Attack]]) -> str:

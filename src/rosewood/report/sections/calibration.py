@@ -27,7 +27,7 @@ def section(subject: Subject) -> Section | None:
     ]
     parts += [Charts(diagrams, small=True)] if diagrams else []
     lead = (
-        "Expected calibration error in 10 bins. In the diagrams a line below the dashed diagonal is surer than right, "
-        "one above it is righter than sure."
+        "Expected calibration error in 10 bins. In the diagrams the dashed diagonal is perfect: below it a model is "
+        "too sure of itself, above it not sure enough."
     )
     return Section("Calibration", parts, lead)

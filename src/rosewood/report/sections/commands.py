@@ -33,7 +33,7 @@ def commands(run: ReportedRun) -> Iterator[str]:
         yield run.info.command
     yield shlex.join(["rosewood", "evaluate", folder, *_evaluation(run.evaluated.evaluation)])
     for attack in run.attacks:
-        yield shlex.join(["rosewood", "attack", folder, *_attack(attack.result)])
+        yield shlex.join(["rosewood", "attack", folder, *_attack(attack.report)])
 
 
 def _evaluation(evaluation: Evaluation) -> Iterator[str]:

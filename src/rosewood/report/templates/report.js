@@ -10,23 +10,24 @@
     Plotly.newPlot(place, figure.data, figure.layout, { responsive: true, displayModeBar: false, scrollZoom: false });
   };
 
-  // Charts are drawn shortly before they come into view, so that a page of many opens at once.
-  const near = new IntersectionObserver(
-    (found) => found.filter((each) => each.isIntersecting).forEach((each) => (near.unobserve(each.target), draw(each.target))),
-    { rootMargin: "1200px" },
-  );
-  places.forEach((place) => near.observe(place));
+  // One at a time and from the top, so that the page answers while the rest is drawn.
+  const drawFrom = (number) => {
+    if (number === places.length) return;
+    draw(places[number]);
+    setTimeout(drawFrom, 0, number + 1);
+  };
+  drawFrom(0);
 
   // Paper is narrower than most screens, and layout for it comes too late for the charts to ask.
-  const widen = (size) => places.forEach((place) => Plotly.relayout(place, size(place)));
+  const resize = (size) => places.forEach((place) => Plotly.relayout(place, size(place)));
   const opened = [];
   addEventListener("beforeprint", () => {
     places.forEach(draw);
-    widen((place) => ({ width: place.closest(".small") ? 300 : 640 }));
+    resize((place) => ({ width: place.closest(".small") ? 300 : 640 }));
     document.querySelectorAll("details:not([open])").forEach((each) => ((each.open = true), opened.push(each)));
   });
   addEventListener("afterprint", () => {
     opened.splice(0).forEach((each) => (each.open = false));
-    widen(() => ({ width: null, autosize: true }));
+    resize(() => ({ width: null, autosize: true }));
   });
 }

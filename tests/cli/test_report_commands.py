@@ -1,0 +1,37 @@
+"""rosewood report and rosewood card, as a person would type them."""
+
+from pathlib import Path
+
+from cli.conftest import Rosewood
+from reported_runs import write_run
+
+
+def test_a_report_is_one_file(rosewood: Rosewood, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, name) for name in ("vanilla", "rose")]
+    page = tmp_path / "pages" / "report.html"
+    assert f"The report is in {page}" in rosewood("report", *runs, "--output", page, "--title", "Ours")
+    text = page.read_text()
+    assert "<title>Ours</title>" in text and "rose does not differ from vanilla" in text
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_what_cannot_be_reported_is_refused(rosewood: Rosewood, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    assert "expected --output to end in .html, got report.pdf" in rosewood("report", run, "-o", "report.pdf", code=1)
+    assert "no run was trained with smart" in rosewood(
+        "report", run, "-o", tmp_path / "r.html", "--baseline", "smart", code=1
+    )
+    (run / "evaluation.json").unlink()
+    assert f"rosewood evaluate {run}" in rosewood("report", run, "-o", tmp_path / "r.html", code=1)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_card_is_written_beside_the_model_and_never_over_another(rosewood: Rosewood, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    card = run / "model" / "README.md"
+    assert f"The card is in {card}" in rosewood("card", run)
+    card.write_text("by hand")
+    assert "exists, and may have been written by hand: add --overwrite" in rosewood("card", run, code=1)
+    assert card.read_text() == "by hand"
+    rosewood("card", run, "--overwrite")
+    assert card.read_text().startswith("---\n")

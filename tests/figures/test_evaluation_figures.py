@@ -1,0 +1,99 @@
+"""Each figure of an evaluation shows the numbers that the evaluation has, and nothing where it has none."""
+
+import pytest
+
+from reported_runs import attack_result, evaluation
+from rosewood.evaluation.comparison import Figure, mean_of
+from rosewood.figures.anomalies import anomalies, anomaly_scores
+from rosewood.figures.calibration import calibration
+from rosewood.figures.groups import groups
+from rosewood.figures.noise_curves import noise_curves, noise_kinds
+from rosewood.figures.perspectives import perspectives
+from rosewood.figures.picture import picture
+from rosewood.figures.reliability import reliability
+from rosewood.figures.robust_accuracy import robust_accuracy
+from rosewood.figures.sets import sets
+from rosewood.results import Evaluation
+
+METHODS = {"vanilla": [evaluation(30)], "rose": [evaluation(32), evaluation(36)]}
+BARE = Evaluation(
+    model="m", task="t", size=None, seed=0, max_length=None, typo_rate=None, sets=evaluation().sets[:1], missing=[]
+)
+
+
+def bare() -> dict[str, list[Evaluation]]:
+    """An evaluation of version 1: no bins, no groups, one set."""
+    only = BARE.sets[0].model_copy(update={"reliability": [], "groups": [], "worst": None})
+    return {"vanilla": [BARE.model_copy(update={"sets": [only]})]}
+
+
+def test_perspectives_are_the_means_of_the_evaluation() -> None:
+    figure = perspectives(METHODS)
+    assert figure is not None and list(figure.layout.yaxis.ticktext) == ["clean", "shift", "adversarial", "noise"]
+    vanilla = {each.name: each for each in METHODS["vanilla"][0].means}
+    assert list(figure.data[0].x) == pytest.approx(
+        [100 * vanilla[role].value for role in ("clean", "shift", "adversarial", "noise")]
+    )
+    low, high = vanilla["shift"].interval or (0, 0)
+    assert figure.data[0].error_x.array[1] == pytest.approx(100 * (high - vanilla["shift"].value))
+    assert figure.data[0].error_x.arrayminus[1] == pytest.approx(100 * (vanilla["shift"].value - low))
+    assert figure.data[1].x[0] == pytest.approx(85), "the mean of 32 and 36 of 40"
+    assert perspectives(bare()) is None, "one perspective alone is no comparison of perspectives"
+
+
+def test_sets_of_a_role() -> None:
+    figure = sets(METHODS, "shift")
+    assert figure is not None and list(figure.layout.yaxis.ticktext) == ["imdb", "poem"]
+    assert list(figure.data[0].x) == pytest.approx([65, 70])
+    assert sets(bare(), "shift") is None
+
+
+def test_noise_curves_begin_without_noise_and_share_their_range() -> None:
+    assert noise_kinds(METHODS) == ["some_typos"] and noise_kinds(bare()) == []
+    figure = noise_curves(METHODS, "some_typos")
+    assert figure.layout.title.text == "some typos"
+    assert list(figure.data[0].x) == [0.0, 0.1, 0.4] and list(figure.data[0].y) == pytest.approx([75, 70, 55])
+    rose = mean_of([Figure(0.8), Figure(0.9)])
+    assert rose.interval is not None
+    assert figure.data[1].error_y.array[0] == pytest.approx(100 * (min(1, rose.interval[1]) - 0.85))
+    low, high = figure.layout.yaxis.range
+    assert low < 55 and high > 90
+
+
+def test_reliability_pools_the_bins_of_seeds_and_leaves_out_empty_ones() -> None:
+    figure = reliability(METHODS, "clean plain")
+    assert figure is not None
+    for trace in figure.data:
+        assert (list(trace.x), list(trace.y)) == (pytest.approx([0.7, 0.9]), pytest.approx([0.6, 0.8]))
+    assert "of 20" in figure.data[1].hovertext[0], "ten examples of either seed"
+    assert reliability(bare(), "clean plain") is None
+
+
+def test_calibration_errors_and_groups() -> None:
+    errors = calibration(METHODS)
+    assert errors is not None and set(errors.data[0].x) == {10.0} and len(errors.data[0].x) == 4
+    grouped = groups(METHODS, "clean plain")
+    assert grouped is not None
+    assert list(grouped.layout.yaxis.ticktext) == ["class: negative", "length: 6 to 10 words"]
+    assert groups(bare(), "clean plain") is None
+
+
+def test_anomalies_share_their_range_also_below_chance() -> None:
+    assert anomaly_scores(METHODS) == ["max_softmax", "energy"] and anomaly_scores(bare()) == []
+    first, second = (anomalies(METHODS, score) for score in anomaly_scores(METHODS))
+    assert list(first.data[0].x) == pytest.approx([70]) and list(second.data[0].x) == pytest.approx([45])
+    assert first.layout.xaxis.range == second.layout.xaxis.range and first.layout.xaxis.range[0] < 45
+
+
+def test_accuracy_before_and_under_attack() -> None:
+    summary = attack_result(broken=7).summary
+    figure = robust_accuracy({"pwws": {"vanilla": [summary]}}, ["vanilla"])
+    assert figure is not None and list(figure.layout.yaxis.ticktext) == ["before pwws", "under pwws"]
+    assert list(figure.data[0].x) == pytest.approx([100, 30])
+    assert robust_accuracy({}, ["vanilla"]) is None
+
+
+def test_every_figure_can_be_a_picture() -> None:
+    drawn = [perspectives(METHODS), noise_curves(METHODS, "some_typos"), reliability(METHODS, "clean plain")]
+    for figure in drawn:
+        assert figure is not None and picture(figure, "png").startswith(b"\x89PNG")

@@ -1,0 +1,142 @@
+"""Sections: each shows what the runs hold, and is not there where they hold nothing."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from reported_runs import EVIL, attack_result, write_run
+from rosewood.attacks.search.outcome import save_outcome
+from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
+from rosewood.report.sections import (
+    anomalies,
+    attacks,
+    calibration,
+    commands,
+    comparison,
+    groups,
+    noise,
+    sections,
+    sets,
+)
+from rosewood.report.subject import Subject, subject
+from rosewood.results import Evaluation
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Subject:
+    rights = {"vanilla": 30, "rose": 33}
+    return subject(load_runs([write_run(tmp_path / name, name, right=right) for name, right in rights.items()]))
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Subject:
+    """A checkpoint that was evaluated on one set, and nothing else."""
+    folder = write_run(tmp_path / "run")
+    evaluation = Evaluation.load(folder / "evaluation.json")
+    only = evaluation.sets[0].model_copy(update={"reliability": [], "groups": [], "worst": None})
+    plain = {"sets": [only], "anomalies": [], "means": [], "missing": [], "suite": None}
+    other = tmp_path / "checkpoint"
+    evaluation.model_copy(update=plain).save(other / "evaluation.json")
+    return subject(load_runs([other]))
+
+
+def kinds(section: Section | None) -> list[type[Part]]:
+    assert section is not None
+    return [type(part) for part in section.parts]
+
+
+def test_all_sections_stand_in_their_order(full: Subject) -> None:
+    assert [section.title for section in sections(full)] == [
+        *("Comparison", "Every set", "Noise", "Calibration", "Groups", "Anomalies", "Attacks", "Training"),
+        *("Recipes", "Reproduce"),
+    ]
+
+
+def test_a_run_with_little_has_few_sections(bare: Subject) -> None:
+    assert [section.title for section in sections(bare)] == ["Comparison", "Calibration", "Reproduce"]
+    assert [module.section(bare) for module in (sets, noise, groups, anomalies, attacks)] == [None] * 5
+    found = calibration.section(bare)
+    assert found is not None and len(found.parts) == 1, "errors, but no bins to draw"
+
+
+def test_the_comparison_has_the_table_and_the_tests(full: Subject) -> None:
+    found = comparison.section(full)
+    assert kinds(found) == [Charts, Table, Table]
+    assert found is not None
+    table, differences = (part for part in found.parts if isinstance(part, Table))
+    assert [row[0] for row in table.grid.rows] == ["vanilla", "rose"]
+    assert differences.folded and differences.grid.title == "Difference from vanilla on the same examples"
+
+
+def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> None:
+    found = attacks.section(full)
+    assert kinds(found) == [Charts, Table, AttackedTexts]
+    assert found is not None
+    texts = found.parts[-1]
+    assert isinstance(texts, AttackedTexts) and len(texts.texts) == attacks.TEXTS
+    assert texts.more.startswith("2 more texts were broken; all are in examples.jsonl of ")
+    first = texts.texts[0]
+    assert [version.run for version in first.versions] == ["vanilla", "rose"]
+    assert first.title == "Row 0, positive" and first.others == {"other": "other plain"}
+    assert first.versions[0].outcome == "positive 80% → negative 60%"
+    changed = [piece for piece in first.versions[0].pieces if piece.before != piece.after]
+    assert [(piece.before, piece.after) for piece in changed] == [("good", "greatplain")]
+
+
+def test_other_settings_are_another_attack(full: Subject, tmp_path: Path) -> None:
+    other = attack_result(broken=3).model_copy(update={"settings": {"exact_case": True}})
+    save_outcome(other, tmp_path / "rose" / "attacks" / "pwws-test-other")
+    again = subject(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
+    table = attacks.attack_table(again.runs)
+    assert table is not None
+    assert [row[:2] for row in table.rows] == [
+        ["pwws on own test", "vanilla"],
+        ["pwws on own test", "rose"],
+        ["pwws on own test (2)", "rose"],
+    ]
+
+
+def test_of_long_texts_the_surroundings_of_changes_stay() -> None:
+    filler = "x" * 1000
+    pieces = [("a", "a"), (filler, filler), ("good", "bad"), (" film", " film")]
+    short = attacks._shortened([attacks.Piece(*piece) for piece in pieces])
+    assert [piece.before for piece in short[1:]] == ["good", " film"]
+    assert short[0].before == f"a{'x' * 159} … {'x' * 160}"
+
+
+def test_commands_say_what_the_results_know(full: Subject) -> None:
+    train, evaluate, attack = commands.commands(full.runs[0])
+    folder = str(full.runs[0].evaluated.folder)
+    assert train == "rosewood train --recipe 'plain'"
+    assert shlex.split(evaluate) == [
+        "rosewood",
+        "evaluate",
+        folder,
+        *("--suite", "own", "--size", "40", "--max-length", "16", "--seed", "0"),
+    ]
+    words = shlex.split(attack)
+    assert 'unknown_word="NULL"' in words and "exact_case=false" in words and words[-2:] == ["--seed", "0"]
+    found = commands.section(full)
+    assert kinds(found) == [Listing, Listing, Table]
+
+
+def test_several_seeds_have_names_and_one_colour_a_method(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / f"{seed}", "rose", seed, 30 + seed) for seed in range(2)]
+    found = subject(load_runs([*folders, write_run(tmp_path / "v", "vanilla")]))
+    assert [run.name for run in found.runs] == ["rose, seed 0", "rose, seed 1", "vanilla"]
+    assert list(found.marks) == ["rose", "vanilla"] and found.baseline == "vanilla"
+
+
+def test_charts_are_safe_within_a_script(tmp_path: Path) -> None:
+    found = subject(load_runs([write_run(tmp_path / "run", words=EVIL)]))
+    texts = [
+        chart.json
+        for section in sections(found)
+        for part in section.parts
+        if isinstance(part, Charts)
+        for chart in part.charts
+    ]
+    assert len(texts) > 5
+    assert not any(sign in text for text in texts for sign in "<>&")
