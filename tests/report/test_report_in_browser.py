@@ -17,7 +17,7 @@ from rosewood.report.subject import subject
 DRAWN = """
     const done = arguments[arguments.length - 1];
     const places = [...document.querySelectorAll(".chart")];
-    const all = () => places.every((each) => each.querySelector("svg .plot"));
+    const all = () => places.every((each) => each.querySelector("svg .trace"));
     const look = () => (all() ? done(places.length) : setTimeout(look, 50));
     look();
 """

@@ -35,7 +35,7 @@ def compare(
     Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, given again
     after whatever happened, leads to the same tables. A cell that fails is in the result with its error, and the
     others go on. Everything goes to `output`, by default runs/NAME: a folder for each cell, results.json, and the
-    table as Markdown, LaTeX and CSV.
+    table as Markdown, LaTeX and CSV, and all of it as a page, report.html.
     """
     experiment = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
     output = output_of(experiment, output)

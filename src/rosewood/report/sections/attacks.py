@@ -65,7 +65,8 @@ def attack_table(runs: Sequence[ReportedRun]) -> Grid | None:
 
 
 def _table(found: Sequence[Attacked], names: dict[str, str]) -> Grid:
-    rows = [[names[each.identity], each.run.name, *summary_cells(each.summary)] for each in found]
+    ordered = [each for identity in names for each in found if each.identity == identity]
+    rows = [[names[each.identity], each.run.name, *summary_cells(each.summary)] for each in ordered]
     return Grid("Attacks", ["attack", "run", *COLUMNS], rows, CAPTION, texts=2)
 
 
