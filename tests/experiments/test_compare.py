@@ -84,6 +84,13 @@ def test_a_cell_is_an_ordinary_run(place: Place) -> None:
     assert (cell / "run" / "evaluation.json").exists() and list((cell / "run" / "attacks").glob("typos-test-*"))
 
 
+def test_an_experiment_ends_with_a_report_over_its_cells(place: Place) -> None:
+    page = (place.whole / "report.html").read_text()
+    assert "<h1><bdi>tiny</bdi></h1>" in page and "typos on tiny test" in page
+    assert "drop, seed 1" in page and "3 methods · 6 runs" in page
+    assert "tests over seeds" in page
+
+
 def test_finished_cells_are_skipped_and_a_changed_setting_reruns_only_its_own(place: Place, tmp_path: Path) -> None:
     output = tmp_path / "again"
     shutil.copytree(place.whole, output)

@@ -108,7 +108,7 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
 
 
 def save_tables(experiment: Experiment, standings: Sequence[Standing], output: Path) -> Comparison:
-    """Write results.json and the tables, each whole; moments.csv if there are moments; report.html over what is finished."""
+    """Write results.json, the tables, moments.csv if there are moments, and report.html if a cell is finished."""
     comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
     comparison.save(output / RESULTS)
     write(output / MARKDOWN, "\n\n".join([f"# {experiment.title or experiment.name}", *map(to_markdown, grids)]) + "\n")

@@ -70,9 +70,9 @@ def _results(run: ReportedRun, task: str) -> Iterator[EvalResult]:
     for each in run.evaluated.evaluation.sets:
         if each.role in MEASURED:
             yield _result(each.name, _dataset(each), f"Accuracy ({each.role})", each.accuracy, each.interval)
-    for each in attacked([run]):
-        metric = f"Accuracy under {each.title}"
-        yield _result(task, _slug(task), metric, each.summary.robust_accuracy, each.summary.robust_interval)
+    for _, title, _, summary, _ in attacked([run]):
+        metric = f"Accuracy under {title}"
+        yield _result(task, _slug(task), metric, summary.robust_accuracy, summary.robust_interval)
 
 
 def _result(name: str, dataset: str, metric: str, value: float, interval: tuple[float, float]) -> EvalResult:
