@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from rosewood.evaluation.comparison import Figure, mean_of
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.series import mark
-from rosewood.figures.style import styled
+from rosewood.figures.style import GRID, TEXT, styled
 
 ROW, DOT, FRAME = 18, 11, 110  # pixels: a row without its dots, each of its dots, and what stands around the rows
 
@@ -53,9 +53,9 @@ def dots(
         showgrid=False,
     )
     for place in range(1, len(rows)):
-        figure.add_hline(y=place - 0.5, line={"color": "rgba(128, 128, 128, 0.25)", "width": 1})
+        figure.add_hline(y=place - 0.5, line={"color": GRID, "width": 1})
     if reference is not None:
-        figure.add_vline(x=100 * reference, line={"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"})
+        figure.add_vline(x=100 * reference, line={"color": TEXT, "width": 1, "dash": "dash"})
     return figure
 
 

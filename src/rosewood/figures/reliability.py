@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import mark
-from rosewood.figures.style import styled
+from rosewood.figures.style import TEXT, styled
 from rosewood.results import Evaluation
 
 
@@ -45,7 +45,7 @@ def reliability(methods: Methods, name: str) -> go.Figure | None:
     if not figure.data:
         return None
     diagonal = {"x0": 0, "y0": 0, "x1": 1, "y1": 1, "xref": "x", "yref": "y"}
-    figure.add_shape(type="line", **diagonal, line={"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"})
+    figure.add_shape(type="line", **diagonal, line={"color": TEXT, "width": 1, "dash": "dash"})
     styled(figure, label(name))
     figure.update_layout(showlegend=True, height=300)
     figure.update_xaxes(title=axis_title("confidence"), tickformat=".0%", range=[0, 1.02], zeroline=False)
