@@ -21,7 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("__main__",),
     ("cli",),
     ("experiments",),
-    ("report",),
+    ("report", "playground"),
     ("figures",),
     ("analysis",),
     ("training", "averaging"),

@@ -53,6 +53,7 @@ def main() -> None:
         listing,
         probe,
         report,
+        serve,
         table,
         tradeoff,
         train,
