@@ -13,7 +13,7 @@ from rosewood.cli import app
 from rosewood.cli.evaluate import check_run, task_of
 
 if TYPE_CHECKING:
-    from rosewood.playground.app import Playground
+    from rosewood.playground.requests import Playground
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -90,8 +90,8 @@ def _playground(
     from transformers.utils.logging import disable_progress_bar
 
     from rosewood.evaluation.classifier import load_classifier
-    from rosewood.playground.app import Playground
     from rosewood.playground.arms import Arms
+    from rosewood.playground.requests import Playground
     from rosewood.playground.samples import samples
     from rosewood.playground.served import ServedRun, common_task, names_of
     from rosewood.results import RunInfo

@@ -19,6 +19,11 @@ CONTEXT = 300
 """Characters that are shown of each end of a long part without change."""
 
 
+def header_html(title: str, runs: Sequence[str]) -> str:
+    """What the page is about."""
+    return _render("header.html", title=title, runs=runs)
+
+
 def answers_html(answers: Sequence[Answer], labels: Sequence[str]) -> str:
     """Every run's class probabilities, side by side."""
     highest = [max(answer.probabilities[label] for answer in answers) for label in range(len(labels))]
@@ -29,11 +34,13 @@ def answers_html(answers: Sequence[Answer], labels: Sequence[str]) -> str:
 
 def attack_html(rounds: Sequence[Round], labels: Sequence[str], field: str, max_queries: int) -> str:
     """What the attack on a field found against each run, with the changed words marked."""
+    # Two runs that the same words break share one headline.
+    headlines = {tuple(_changes(each)): each for each in rounds if each.example.status == "broken"}
     return _render(
         "attack.html",
         rounds=rounds,
         labels=labels,
-        headlines=[_headline(each) for each in rounds if each.example.status == "broken"],
+        headlines=headlines,
         max_queries=max_queries,
         pieces=partial(_pieces, field=field),
     )
@@ -44,9 +51,8 @@ def notice_html(words: str) -> str:
     return _render("notice.html", words=words)
 
 
-def _headline(found: Round) -> dict[str, Any]:
-    changes = [(change.before, change.after) for change in found.example.changes]
-    return {"changes": changes, "falls": found.those_that("falls"), "holds": found.those_that("holds")}
+def _changes(found: Round) -> list[tuple[str, str]]:
+    return [(change.before, change.after) for change in found.example.changes]
 
 
 def _pieces(example: AttackedExample, field: str) -> list[tuple[str, str]]:

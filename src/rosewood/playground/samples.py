@@ -8,7 +8,7 @@ from rosewood.data.loading import load_split, needs_hub
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError
 
-SAMPLES = 6
+SAMPLES = 4
 SHORT = 160
 """Characters of all texts of an example together."""
 
@@ -22,10 +22,9 @@ def samples(task: Task, data_dir: Path | None) -> list[list[str]]:
         rows = load_split(task, split, data_dir, 20 * SAMPLES)
     except DataError:
         return []
-    columns = [rows[field][:] for field in task.text]
-    found = [
-        [*texts, task.labels[label]]
-        for *texts, label in zip(*columns, rows["label"][:], strict=True)
-        if sum(map(len, texts)) <= SHORT
-    ]
-    return found[:SAMPLES]
+    short: dict[int, list[list[str]]] = {label: [] for label in range(len(task.labels))}
+    for *texts, label in zip(*(rows[field][:] for field in task.text), rows["label"][:], strict=True):
+        if sum(map(len, texts)) <= SHORT:
+            short[label].append([*texts, task.labels[label]])
+    each = max(1, SAMPLES // len(task.labels))
+    return [row for found in short.values() for row in found[:each]][:SAMPLES]
