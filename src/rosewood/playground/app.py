@@ -67,7 +67,12 @@ def build(playground: Playground) -> gr.Blocks:
             return playground.attack(texts, field, attack, lexicon, label, queries, progress)
 
         asked = [show.click, *(text.submit for text in texts)]
-        gr.on(asked, playground.answer, texts, answers, api_name="answer", **turn)
+        gr.on(asked, playground.answer, texts, answers, api_name="answer", **turn).then(
+            lambda: "",
+            None,
+            attacked,
+            api_visibility="private",  # of another sentence, maybe
+        )
         fight.click(playground.answer, texts, answers, api_visibility="private", **turn).then(
             attack, [field, kind, lexicon, label, queries, *texts], attacked, api_name="attack", **turn
         )

@@ -28,8 +28,8 @@ def answers_html(answers: Sequence[Answer], labels: Sequence[str]) -> str:
     """Every run's class probabilities, side by side."""
     highest = [max(answer.probabilities[label] for answer in answers) for label in range(len(labels))]
     shown = sorted(sorted(range(len(labels)), key=lambda label: -highest[label])[:CLASSES])
-    said = dict.fromkeys(answer.prediction for answer in answers)
-    return _render("answers.html", answers=answers, labels=labels, shown=shown, said=list(said))
+    agreed = len({answer.prediction for answer in answers}) == 1
+    return _render("answers.html", answers=answers, labels=labels, shown=shown, agreed=agreed)
 
 
 def attack_html(rounds: Sequence[Round], labels: Sequence[str], field: str, max_queries: int) -> str:
