@@ -125,9 +125,7 @@ def test_of_a_long_text_the_ends_are_shown(playground: Playground) -> None:
     assert "!" * 300 + " … " + "!" * 300 in html and "!" * 301 not in html
 
 
-def test_errors_of_an_attack_become_notices(
-    playground: Playground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_an_attack_become_notices(playground: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
     missing = playground.attack(["good film"], "text", "pwws", "counter-fitted", "", 9, quiet)
     assert "name the folder with --data-dir or ROSEWOOD_DATA" in said(missing)
