@@ -78,6 +78,6 @@ def telling_sentence(playground: Playground) -> str:
     raise AssertionError("the two models never differ")
 
 
-def tiny_playground(folder: Path, samples: Sequence[list[str]] = ()) -> Playground:
-    task = tiny_task()
+def tiny_playground(folder: Path, samples: Sequence[list[str]] = (), fields: Sequence[str] = ("text",)) -> Playground:
+    task = tiny_task(fields)
     return Playground(task, tiny_served(task), Arms(task, None, str(write_lexicon(folder))), samples)

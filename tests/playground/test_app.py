@@ -61,6 +61,23 @@ def test_the_client_gets_what_the_functions_say(client: Any, playground: Playgro
     assert client.predict("text", "pwws", lexicon, OWN_ANSWER, 300, text, api_name="/attack") == expected
 
 
+def test_a_pair_has_two_fields_and_a_choice_of_the_one_to_change(tmp_path: Path) -> None:
+    from gradio_client import Client
+
+    pairs = tiny_playground(tmp_path, fields=("premise", "hypothesis"))
+    page: Any = start(pairs, "127.0.0.1", None)
+    client = Client(page.local_url, verbose=False, analytics_enabled=False)
+    try:
+        assert client.predict("good film", "a film", api_name="/answer") == pairs.answer("good film", "a film")
+        inputs = ("premise", "typos", pairs.arms.lexicon, "positive", 50)
+        expected = pairs.attack(["good film", "a film"], *inputs, lambda share, words: None)
+        assert client.predict(*inputs, "good film", "a film", api_name="/attack") == expected
+        assert "Against <bdi>plain</bdi>" in expected
+    finally:
+        client.close()
+        page.close(verbose=False)
+
+
 def test_what_the_page_does_not_offer_is_refused(client: Any, tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text('{"good": ["secret"]}')
     with pytest.raises(Exception, match=r"secret\.json"):

@@ -74,7 +74,9 @@ def serve(
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
-        page.close(verbose=False)
+        with Console(stderr=True).status("Stopping"):
+            playground.stop()
+            page.close(verbose=False)
         console.print("Stopped.")
 
 
