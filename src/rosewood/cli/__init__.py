@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 from rich.console import Console
@@ -32,6 +35,17 @@ def options(
     show_version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Fine-tune language models so that they stay right when text is attacked, shifted or noisy."""
+
+
+@contextmanager
+def resumable(console: Console) -> Iterator[None]:
+    """Ctrl-C ends a command whose work is kept with the command that goes on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = shlex.join(["rosewood", *sys.argv[1:]])
+        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def main() -> None:

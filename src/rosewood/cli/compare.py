@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 from rosewood.errors import ExperimentError, closest
 
 if TYPE_CHECKING:
@@ -91,12 +89,8 @@ def compare(
         found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
         comparison = save_tables(experiment, found, folder)
     else:
-        try:
+        with resumable(console):
             comparison = run_experiment(experiment, folder, data_dir, chosen, console)
-        except KeyboardInterrupt:
-            again = shlex.join(["rosewood", *sys.argv[1:]])
-            console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
-            raise typer.Exit(130) from None
     for grid in grids_of(experiment, [standing(cell, folder) for cell in cells_of(experiment, data_dir)]):
         console.print(Folded(grid))
     finished = sum(cell.state == "finished" for cell in comparison.cells)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -50,7 +48,7 @@ def interpolate(
     losses = RunLosses([first, second], data_dir, split, size, batch_size, seed)
     console = Console()
     one, other = losses.folders
-    try:
+    with resumable(console):
         line = measure(
             losses.of(one),
             losses.of(other),
@@ -62,10 +60,6 @@ def interpolate(
             end=end,
             output=output / "interpolation.json",
         )
-    except KeyboardInterrupt:
-        again = shlex.join(["rosewood", *sys.argv[1:]])
-        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
     for suffix in ("html", "png", "svg"):
         save(loss_along_the_line(line), output / f"interpolation.{suffix}")
     for share, loss, accuracy in zip(line.shares, line.losses, line.accuracies, strict=True):

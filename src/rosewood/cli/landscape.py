@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,7 +68,7 @@ def landscape(
     losses = RunLosses(runs, data_dir, split, size, batch_size, seed)
     console = Console()
     found = []
-    try:
+    with resumable(console):
         for name in [*([PRETRAINED] if pretrained else []), *losses.folders]:
             found.append(
                 loss_landscape(
@@ -87,10 +85,6 @@ def landscape(
                     note=NOTE if name == PRETRAINED else "",
                 )
             )
-    except KeyboardInterrupt:
-        again = shlex.join(["rosewood", *sys.argv[1:]])
-        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
     _draw(found, output)
     console.print(_table(found))
     console.print(f"Figures: {output}/surfaces and contours, as .html, .png and .svg", highlight=False)

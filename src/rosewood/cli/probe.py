@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -76,7 +74,7 @@ def probe(
     from rosewood.experiments.probe import probe as run_probe
 
     console, tasks = Console(), task or list(TASKS)
-    try:
+    with resumable(console):
         probing = run_probe(
             recipes,
             output,
@@ -89,10 +87,6 @@ def probe(
             engine=LocalEngine(jobs),
             console=console,
         )
-    except KeyboardInterrupt:
-        again = shlex.join(["rosewood", *sys.argv[1:]])
-        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
     console.print(Folded(table(probing)))
     runs = len(recipes) * len(tasks) * len(numbers)
     console.print(

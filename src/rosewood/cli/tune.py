@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich import get_console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 from rosewood.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def tune(
         searched = read_search(search_file) | searched
     training = {"num_train_epochs": epochs, "per_device_train_batch_size": batch_size}
     console = get_console()
-    try:
+    with resumable(console):
         outcome = run_search(
             searched,
             load_recipe(recipe, parse_overrides(assignments)),
@@ -136,10 +135,6 @@ def tune(
             lora=None if lora_rank is None else Lora(rank=lora_rank, alpha=2 * lora_rank),
             trust_remote_code=trust_remote_code,
         )
-    except KeyboardInterrupt:
-        again = shlex.join(["rosewood", *sys.argv[1:]])
-        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
     from rosewood.experiments.tuning.board import percent, trial_table, words
 
     console.print(trial_table(outcome.trials, f"{objective} accuracy on held-out training data"))
