@@ -18,6 +18,7 @@ from rosewood.experiments import process
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.local import LocalEngine
+from rosewood.experiments.worker import FAILED, INTERRUPTED
 from tiny_experiment import tiny_experiment, write_data, write_experiment
 
 FILES = ("results.json", "table.md", "table.tex", "table.csv")
@@ -55,6 +56,12 @@ def wait_for(*paths: Path) -> None:
     while not any(path.exists() for path in paths):
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.01)
+
+
+def test_a_process_that_could_not_say_why_it_ended_is_lost() -> None:
+    assert [process.how_lost(code) for code in (0, FAILED, INTERRUPTED)] == ["", "", ""]
+    assert process.how_lost(1) == "its process ended with exit code 1"  # Python's own, of an import that fails
+    assert process.how_lost(-15) == "its process was ended by SIGTERM"
 
 
 @pytest.mark.slow

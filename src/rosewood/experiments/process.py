@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rosewood.experiments.worker import INTERRUPTED
+from rosewood.experiments.worker import FAILED, INTERRUPTED
 
 LOG = "log.txt"
 Process = subprocess.Popen[bytes]
@@ -60,7 +60,7 @@ def stop(processes: Sequence[Process]) -> None:
 
 def how_lost(code: int) -> str:
     """Why a process ended, where it cannot have written that down itself."""
-    if code in (0, 1, INTERRUPTED):
+    if code in (0, FAILED, INTERRUPTED):
         return ""
     if code < 0:
         hint = ", perhaps because memory ran out" if -code == signal.SIGKILL else ""

@@ -20,7 +20,8 @@ from filelock import FileLock
 from rosewood.durable import write_whole
 from rosewood.errors import RosewoodError
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 3, 130
+"""Exit codes that say how it went; Python itself ends with 1 where not even an error could be written."""
 
 
 def main(folder: Path, trusted: Sequence[str] = ()) -> int:
@@ -40,11 +41,11 @@ def main(folder: Path, trusted: Sequence[str] = ()) -> int:
     except RosewoodError as error:
         print(f"Error: {error}", file=sys.stderr)
         write_whole(folder / ERROR, f"{error}\n")
-        return 1
+        return FAILED
     except Exception as error:
         traceback.print_exc()
         write_whole(folder / ERROR, "".join(traceback.format_exception_only(error)))
-        return 1
+        return FAILED
     return 0
 
 
