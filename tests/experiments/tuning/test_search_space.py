@@ -46,6 +46,10 @@ def test_what_a_search_means(recipe: str, name: str, given: Any, expected: Any) 
         ({"title": "a,b"}, "title: no such setting"),
         ({"training.learning_rat": "0.1..0.9"}, "did you mean learning_rate"),
         ({"selection.keep_quantile": "0.1..1.7"}, "selection.keep_quantile.*got 1.7"),
+        (
+            {"learning_rate": "0.1..0.9", "training.learning_rate": "1,2"},
+            "training.learning_rate is there more than once",
+        ),
     ],
 )
 def test_what_cannot_be_searched_is_refused(search: dict[str, Any], message: str) -> None:
@@ -56,9 +60,15 @@ def test_what_cannot_be_searched_is_refused(search: dict[str, Any], message: str
 def test_all_problems_come_at_once() -> None:
     with pytest.raises(ExperimentError) as raised:
         space_of(
-            {"selection.order": "first,thrid", "learning_rate": "-1..3", "titel": "a,b"}, load_recipe("rose-first")
+            {
+                "selection.order": "first,thrid",
+                "learning_rate": "-1..3",
+                "titel": "a,b",
+                "training.weight_decay": "2..1",
+            },
+            load_recipe("rose-first"),
         )
-    assert str(raised.value).count("\n- ") == 3
+    assert str(raised.value).count("\n- ") == 4
 
 
 def test_an_anchor_is_suggested_by_its_path() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import pytest
 from rich.console import Console
 
@@ -21,6 +22,9 @@ from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodErr
 from rosewood.experiments.tuning import study as studies
 from rosewood.experiments.tuning import tune as tuning
 from rosewood.experiments.tuning.goal import Goal
+from rosewood.experiments.tuning.outcome import tried
+from rosewood.experiments.tuning.search import Range
+from rosewood.experiments.tuning.trial import Trials
 from rosewood.recipe import load_recipe
 from rosewood.training import robust_validation
 from rosewood.training.progress import TrainingProgress
@@ -55,6 +59,7 @@ def test_the_best_trial_becomes_a_recipe_and_a_command(place: Place) -> None:
     assert len(folder.read_text().splitlines()) == 8
 
 
+@pytest.mark.slow  # the interruption below proves as much and more
 def test_one_worker_finds_the_same_again_also_in_two_calls(place: Place) -> None:
     assert len(place.tune("again", trials=2).trials) == 2
     place.tune("again")
@@ -154,6 +159,7 @@ def test_a_killed_worker_blocks_nobody(place: Place, monkeypatch: pytest.MonkeyP
         ({"objective": "robust", "attack": "typo"}, "unknown attack 'typo': did you mean typos"),
         ({"trials": 0}, "trials must be at least 1, got 0"),
         ({"storage": "nonsense"}, "the storage is no URL"),
+        ({"storage": "postgresql://127.0.0.1:9/x?user=me&password=tell"}, "USER:PASSWORD@HOST, or PGPASSWORD"),
         ({"storage": "sqlite:////no/such/folder/study.db"}, "the storage sqlite:.*cannot be used: unable to open"),
         ({"storage": "postgresql://me:tell%20nobody@127.0.0.1:9/x"}, r"me:\*\*\*@127.0.0.1:9/x cannot be used"),
         ({"model": "/no/such/model"}, "no/such/model"),
@@ -168,6 +174,37 @@ def test_bad_input_is_refused_before_any_trial(changes: dict[str, Any], message:
     assert isinstance(raised.value, ExperimentError | RecipeError | DataError | RosewoodError)
     assert "tell" not in str(raised.value)
     assert not list((place.folder / "refused").glob("trials/*"))
+
+
+def test_an_output_that_is_a_file_is_refused(place: Place) -> None:
+    (place.folder / "file").touch()
+    with pytest.raises(ExperimentError, match=r"file cannot be made a folder: File exists\. Choose another --output"):
+        place.tune("file")
+
+
+def test_an_interruption_while_settings_are_drawn_loses_none(tmp_path: Path) -> None:
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    plan: Any = None  # nothing is trained
+    study = optuna.create_study()
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(Trials(plan, {"rate": Range(0, 1)}, Goal(), tmp_path, pressed), n_trials=1)
+    first, waiting = study.trials
+    assert first.state.name == "FAIL" and waiting.state.name == "WAITING"
+    assert study.ask().suggest_float("rate", 0, 1) == first.params["rate"]
+
+
+def test_a_trial_whose_workers_die_is_given_up_and_said_to_be() -> None:
+    study = optuna.create_study()
+    for life in range(3):
+        trial = study.ask()
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        assert studies.ended(study) == [] or life == 2
+        studies.begin_again(study, study.trials[trial.number])
+    assert not study.get_trials(states=[optuna.trial.TrialState.WAITING])
+    (found,) = tried(study)
+    assert (found.number, found.state, found.error) == (1, "failed", "its worker died 3 times")
 
 
 def test_without_the_packages_it_says_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

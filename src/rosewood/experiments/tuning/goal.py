@@ -29,8 +29,9 @@ class Goal:
 
     def value(self, clean: float, robust: float | None) -> float:
         """The figure, from accuracy and accuracy under attack."""
-        if self.objective == "clean" or robust is None:
+        if self.objective == "clean":
             return clean
+        assert robust is not None  # every evaluation of such a search is followed by the attack
         if self.objective == "robust":
             return robust
         return self.clean_weight * clean + (1 - self.clean_weight) * robust

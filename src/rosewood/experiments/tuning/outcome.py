@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rosewood.durable import write_whole
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.results import write
 from rosewood.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -45,18 +45,18 @@ class Tuning:
 
 def tried(study: Study) -> list[Tried]:
     """The trials of a study that came to an end."""
-    from rosewood.experiments.tuning.study import ERROR, ended, place_of
+    from rosewood.experiments.tuning.study import ended, error_of, place_of
 
     everything = study.get_trials(deepcopy=False)
     found = [
         Tried(
             number=place_of(trial.number, everything) + 1,
-            state="failed" if ERROR in trial.user_attrs else trial.state.name.lower(),
-            value=None if ERROR in trial.user_attrs else trial.value,
+            state="failed" if error_of(trial) else trial.state.name.lower(),
+            value=trial.value,
             clean=trial.user_attrs.get("clean"),
             robust=trial.user_attrs.get("robust"),
             settings=trial.params,
-            error=trial.user_attrs.get(ERROR, ""),
+            error=error_of(trial),
         )
         for trial in ended(study)
     ]
@@ -73,7 +73,7 @@ def save_outcome(study: Study, plan: Plan, task: str, output: Path) -> Tuning:
     """Write trials.csv and, once there is one, best.yaml."""
     trials = tried(study)
     best = best_of(trials)
-    write_whole(output / TABLE, _csv(trials))
+    write(output / TABLE, _csv(trials))
     if best is None:
         return Tuning(trials, None, None, "")
     recipe = load_recipe(plan.recipe, best.settings)

@@ -93,13 +93,16 @@ def space_of(search: Mapping[str, Any], recipe: Recipe) -> Space:
     problems: list[str] = []
     space: Space = {}
     for name, given in search.items():
+        path = SHORT.get(name, name)
+        if path in space:
+            problems.append(f"{name}: {path} is there more than once: give it one range or one list")
+            continue
         try:
-            space[SHORT.get(name, name)] = _dimension(given)
+            space[path] = _dimension(given)
         except ValueError as error:
             problems.append(f"{name}: {error}")
-    if not problems:
-        space = {path: _whole_if_needed(path, each, space, recipe) for path, each in space.items()}
-        problems = list(dict.fromkeys(problem for path in space for problem in _refusals(path, space, recipe)))
+    space = {path: _whole_if_needed(path, each, space, recipe) for path, each in space.items()}
+    problems += dict.fromkeys(problem for path in space for problem in _refusals(path, space, recipe))
     if problems:
         raise ExperimentError("\n".join(["the search cannot be done:", *(f"- {each}" for each in problems)]))
     return space

@@ -64,6 +64,10 @@ def _url(storage: str) -> URL:
         raise ExperimentError(
             "the storage is no URL: expected postgresql://USER@HOST/DATABASE or sqlite:///FILE"
         ) from None
+    if "password" in url.query:
+        raise ExperimentError(
+            "the storage has a password after its ?, where it would be shown: USER:PASSWORD@HOST, or PGPASSWORD"
+        )
     plain = url.drivername in ("postgresql", "postgres")
     return url.set(drivername="postgresql+psycopg") if plain else url
 
@@ -114,9 +118,16 @@ def release_the_dead(study: optuna.Study) -> None:
 
 
 def ended(study: optuna.Study) -> list[FrozenTrial]:
-    """Trials that came to an end of their own: with a figure, pruned, or failed."""
+    """Trials that nobody will go on with: with a figure, pruned, failed, or given up because their workers died."""
     found = study.get_trials(deepcopy=False)
-    return [each for each in found if each.state in FINISHED or ERROR in each.user_attrs]
+    continued = {each.user_attrs.get(CONTINUES) for each in found}
+    return [each for each in found if each.state in FINISHED or (error_of(each) and each.number not in continued)]
+
+
+def error_of(trial: FrozenTrial) -> str:
+    """Why a trial has no figure; empty if it has one, or may still come to one."""
+    given_up = trial.state == TrialState.FAIL and trial.user_attrs.get(KILLED) == KILLS
+    return str(trial.user_attrs.get(ERROR, f"its worker died {KILLS + 1} times" if given_up else ""))
 
 
 def under_way(study: optuna.Study) -> list[FrozenTrial]:

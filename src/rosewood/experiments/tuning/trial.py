@@ -40,20 +40,18 @@ class Trials:
 
     def __call__(self, trial: optuna.Trial) -> float:
         """Train, and give the figure; weights are not kept, since the winner's can be had again."""
-        settings = {path: dimension.suggest(trial, path) for path, dimension in self.space.items()}
-        self.news()
-        folder = self._folder(trial, settings)
         try:
+            settings = {path: dimension.suggest(trial, path) for path, dimension in self.space.items()}
+            self.news()
+            folder = self._folder(trial, settings)
             with FileLock(folder.with_suffix(".lock")):
                 return self._trained(trial, settings, folder)
         except (Interrupted, KeyboardInterrupt):
             put_back(trial.study, trial)
             raise KeyboardInterrupt from None
         except optuna.TrialPruned:
-            _drop_weights(folder)
             raise
         except Exception as error:
-            _drop_weights(folder)
             trial.set_user_attr(ERROR, f"{type(error).__name__}: {error}")
             raise
 
@@ -69,7 +67,11 @@ class Trials:
         if folder.exists() and not (folder / "run.json").exists():
             shutil.rmtree(folder)  # killed before it had begun
         plan = replace(self.plan, recipe=load_recipe(self.plan.recipe, settings))
-        finish_run(plan, folder, [_Reports(trial, self.goal, self.news)])
+        try:
+            finish_run(plan, folder, [_Reports(trial, self.goal, self.news)])
+        except Exception:
+            _drop_weights(folder)  # while nobody else works here: another trial may have the same settings
+            raise
         metrics = Metrics.load(folder / "metrics.json")
         clean, robust = metrics.validation_accuracy, metrics.robust_validation_accuracy
         assert clean is not None  # there is held-out data

@@ -19,7 +19,6 @@ from rich.console import Console
 from rosewood.data.file_identity import of_checkpoint
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
-from rosewood.durable import write_whole
 from rosewood.errors import ExperimentError
 from rosewood.experiments.cell import WORDS
 from rosewood.experiments.tuning.board import Board
@@ -29,6 +28,7 @@ from rosewood.experiments.tuning.outcome import TASK, Tuning, save_outcome
 from rosewood.experiments.tuning.search import Space, space_of
 from rosewood.processes import together
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.results import write
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run
 
@@ -82,7 +82,7 @@ def tune(
 def _saved(task: Task, output: Path) -> str:
     """A file that `rosewood train --task` takes."""
     plain = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    write_whole(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    write(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
     return str(output / TASK)
 
 
@@ -100,8 +100,10 @@ def _check(trials: int) -> None:
 def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | None, name: str | None) -> Study:
     from rosewood.experiments.tuning.study import open_study
 
-    if storage is None:
+    try:
         output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExperimentError(f"{output} cannot be made a folder: {error.strerror}. Choose another --output.") from None
     url = storage or f"sqlite:///{(output / 'study.db').resolve()}"
     return open_study(url, name or output.resolve().name, plan.seed, _identity(plan, space, goal))
 
