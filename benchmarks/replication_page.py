@@ -117,9 +117,9 @@ def _seconds(folder: Path) -> str:
     for cell in Comparison.load(folder / RESULTS).cells:
         if cell.state == "finished":
             moments = CellResult.load(folder / cell.name / "result.json").moments
-            known = [each.step_seconds for each in moments if each.step_seconds is not None]
             tasks = steps.setdefault(cell.label, {})
-            tasks[cell.task] = min([*known, tasks.get(cell.task, float("inf"))])
+            for seconds in (each.step_seconds for each in moments if each.step_seconds is not None):
+                tasks[cell.task] = min(seconds, tasks.get(cell.task, seconds))
     tasks_seen = list(dict.fromkeys(task for found in steps.values() for task in found))
     rows = [["method", *tasks_seen], ["---", *["---:"] * len(tasks_seen)]]
     for label, found in steps.items():

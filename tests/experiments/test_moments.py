@@ -105,6 +105,7 @@ def run_experiment(place: Place, output: Path) -> None:
         place.compare(output)
 
 
+@pytest.mark.slow
 def test_killed_after_a_moment_it_ends_with_the_same_tables(place: Place, tmp_path: Path) -> None:
     """The moment is between two checkpoints, so that the run passes it a second time."""
     output, moment = tmp_path / "killed", "step-000003.json"

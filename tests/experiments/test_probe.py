@@ -83,6 +83,7 @@ class Stopped(InThisProcess):
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupted_probe_ends_with_the_same_files(place: Place, tmp_path: Path) -> None:
     output, engine = tmp_path / "interrupted", InThisProcess()
     with pytest.raises(KeyboardInterrupt):
@@ -120,7 +121,8 @@ def refused(place: Place, output: Path, **changes: Any) -> str:
     return str(caught.value)
 
 
-def test_bad_input_is_refused_before_any_work(place: Place, tmp_path: Path) -> None:
+def test_bad_input_is_refused_before_any_work(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
     out = tmp_path / "out"
     said = refused(place, out, recipes=["vanila"], tasks=["probe-teh"], model="../x")
     assert said.startswith("experiment probe has 3 problems:") and "did you mean" in said
