@@ -23,6 +23,7 @@ from rosewood.experiments.engine import Event
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.local import LocalEngine
 from rosewood.experiments.ray_engine import RayEngine
+from rosewood.experiments.worker import FAILED
 from tiny_experiment import tiny_experiment, write_data
 
 FILES = ("results.json", "table.md", "table.tex", "table.csv")
@@ -107,7 +108,7 @@ def test_a_lost_cell_is_tried_again_so_often_and_no_more(tmp_path: Path) -> None
 
 
 def test_a_cell_that_fails_by_itself_is_not_tried_again(tmp_path: Path) -> None:
-    cluster, events = scripted(tmp_path, 3, bad=[[None, 1]])
+    cluster, events = scripted(tmp_path, 3, bad=[[None, FAILED]])
     assert [(event.what, event.lost) for event in events] == [("started", ""), ("ended", "")]
     assert cluster.submitted == ["bad"]
 

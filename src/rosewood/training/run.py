@@ -143,7 +143,7 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
-    _check_writable(output)
+    check_writable(output)
     holds_nothing = output.is_dir() and not any(path.is_file() for path in output.rglob("*"))
     if not output.exists() or holds_nothing:  # folders without files are what a run killed at its start leaves
         return
@@ -155,7 +155,8 @@ def _check_room(output: Path, overwrite: bool) -> None:
         raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
 
 
-def _check_writable(output: Path) -> None:
+def check_writable(output: Path) -> None:
+    """Refuse a place where no folder can be made, or nothing written into it."""
     try:
         if output.is_symlink():
             raise RunError(f"{output} is a link: name the folder that it points to")
@@ -306,4 +307,4 @@ def _peak_memory() -> int:
     return host + (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0)
 
 
-__all__ = ["DEFAULTS", "Interrupted", "Plan", "check_run", "finish_run", "resume_run", "start_run"]
+__all__ = ["DEFAULTS", "Interrupted", "Plan", "check_run", "check_writable", "finish_run", "resume_run", "start_run"]

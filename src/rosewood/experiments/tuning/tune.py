@@ -30,7 +30,7 @@ from rosewood.processes import together
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.training.plan import Plan
-from rosewood.training.run import check_run
+from rosewood.training.run import check_run, check_writable
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -67,6 +67,7 @@ def tune(
     whole = task if isinstance(task, Task) else load_task(task)
     chosen = load_recipe(recipe, {f"training.{name}": value for name, value in (training or {}).items()})
     space, output = space_of(search, chosen), Path(output)
+    check_writable(output)
     plan = Plan(recipe=chosen, task=held_out(whole), select_by=attack, **settings)
     check_run(replace(plan, recipe=load_recipe(chosen, {path: each.tried[0] for path, each in space.items()})))
     with _quiet_optuna():
@@ -100,10 +101,8 @@ def _check(trials: int) -> None:
 def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | None, name: str | None) -> Study:
     from rosewood.experiments.tuning.study import open_study
 
-    try:
+    if storage is None:
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ExperimentError(f"{output} cannot be made a folder: {error.strerror}. Choose another --output.") from None
     url = storage or f"sqlite:///{(output / 'study.db').resolve()}"
     return open_study(url, name or output.resolve().name, plan.seed, _identity(plan, space, goal))
 
