@@ -27,5 +27,5 @@ class Drift(NamedTuple):
 def read_drift(run: str | Path) -> Drift:
     """The drift that a run recorded."""
     records = read_seen(run, SeenDrift)
-    layers = by_layer(str(run), [(seen.step, seen.layers) for seen in records])
-    return Drift(str(run), layers.steps, [seen.encoder for seen in records], layers)
+    layers = by_layer(Path(run).name, [(seen.step, seen.layers) for seen in records])
+    return Drift(layers.run, layers.steps, [seen.encoder for seen in records], layers)

@@ -33,4 +33,4 @@ def read_inconsistency(run: str | Path) -> Inconsistency:
     compared = accumulate(seen.compared for seen in records)
     differing = accumulate(seen.differing for seen in records)
     shares = [some / max(all_, 1) for some, all_ in zip(differing, compared, strict=True)]
-    return Inconsistency(str(run), [seen.step for seen in records], shares)
+    return Inconsistency(Path(run).name, [seen.step for seen in records], shares)

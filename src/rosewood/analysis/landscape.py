@@ -20,6 +20,9 @@ from rosewood.errors import RunError
 from rosewood.modes import evaluating
 from rosewood.results import Count, Share, _Result, installed_versions
 
+PRETRAINED = "pre-trained"
+"""What the landscape of the model that runs started from is called."""
+
 
 class Landscape(_Result):
     """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""

@@ -14,7 +14,7 @@ def kept_shares(run: str | Path) -> ByLayer:
     """The kept share of each layer: the mean over its tensors, large or small, as ROSE counts them."""
     records = read_seen(run, SeenMasks)
     return by_layer(
-        str(run),
+        Path(run).name,
         [(seen.step, {layer: mean(shares.values()) for layer, shares in seen.kept.items()}) for seen in records],
     )
 
@@ -28,7 +28,7 @@ def kept_by_tensor(run: str | Path) -> ByLayer:
             for tensor, share in shares.items():
                 found[tensor].append(share)
         records.append((seen.step, {tensor: mean(shares) for tensor, shares in found.items()}))
-    return by_layer(f"{run}, by kind of tensor", records)
+    return by_layer(Path(run).name, records)
 
 
 def second_order_ratios(run: str | Path) -> ByLayer | None:
@@ -40,7 +40,8 @@ def second_order_ratios(run: str | Path) -> ByLayer | None:
     if not found:
         return None
     return by_layer(
-        str(run), [(step, {layer: median(each.values()) for layer, each in ratios.items()}) for step, ratios in found]
+        Path(run).name,
+        [(step, {layer: median(each.values()) for layer, each in ratios.items()}) for step, ratios in found],
     )
 
 

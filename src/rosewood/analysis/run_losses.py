@@ -34,7 +34,7 @@ class RunLosses:
         seed: int = 0,
     ) -> None:
         """Task, data folder and text length are the first run's; without a split, its test or else validation data."""
-        self.folders = dict(zip(_names(runs), runs, strict=True))
+        self.folders = dict(zip(run_names(runs), runs, strict=True))
         self._infos = {name: _finished(folder) for name, folder in self.folders.items()}
         check_alike({str(folder): kind_on_disk(folder / "model") for folder in runs})
         self._first = next(iter(self._infos.values()))
@@ -76,7 +76,7 @@ def _finished(folder: Path) -> RunInfo:
     return info
 
 
-def _names(runs: Sequence[Path]) -> list[str]:
+def run_names(runs: Sequence[Path]) -> list[str]:
     """What to call the runs: their folders' names, or, where two are the same, the whole paths."""
     if len({folder.resolve() for folder in runs}) < len(runs):
         raise RunError("expected different runs, got one twice: name each once.")

@@ -84,50 +84,35 @@ def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: 
 
 def _drift(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
     from rosewood.analysis.drift import read_drift
+    from rosewood.analysis.dynamics_tables import drift_table
     from rosewood.figures.drift import drift
 
     found = [read_drift(run) for run in runs]
-    ends = [each.last() for each in found]
-    steps = ", ".join(f"{Path(each.run).name} after {each.steps[-1]} steps" for each in found)
-    yield _by_layer("Drift", runs, ends, "{:.4f}", f"Relative distance to the pre-trained weights; {steps}.")
+    yield drift_table(found)
     yield "drift", drift(found)
 
 
 def _masks(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.analysis.masks import kept_by_tensor, kept_shares, mean_kept, second_order_ratios
+    from rosewood.analysis.dynamics_tables import kept_table
+    from rosewood.analysis.masks import kept_by_tensor, kept_shares, second_order_ratios
     from rosewood.figures.mask_heatmap import mask_heatmap
     from rosewood.figures.second_order import second_order
 
     layers, tensors = [kept_shares(run) for run in runs], [kept_by_tensor(run) for run in runs]
-    for shares, caption in ((layers, "tensors of a layer"), (tensors, "layers that have such a tensor")):
-        means = [mean_kept(each) for each in shares]
-        yield _by_layer("Share that may move", runs, means, "{:.1%}", f"Mean over recorded steps and {caption}.")
-    yield "masks", mask_heatmap([each for pair in zip(layers, tensors, strict=True) for each in pair])
+    yield kept_table(layers, "tensors of a layer")
+    yield kept_table(tensors, "layers that have such a tensor")
+    named = [each._replace(run=f"{each.run}, by kind of tensor") for each in tensors]
+    yield "masks", mask_heatmap([each for pair in zip(layers, named, strict=True) for each in pair])
     ratios = [found for run in runs if (found := second_order_ratios(run)) is not None]
     if ratios:
         yield "second-order", second_order(ratios)
 
 
 def _inconsistency(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
+    from rosewood.analysis.dynamics_tables import inconsistency_table
     from rosewood.analysis.inconsistency import MILESTONES, read_inconsistency
-    from rosewood.evaluation.layout import Grid
     from rosewood.figures.inconsistency import inconsistency
 
     found = [read_inconsistency(run) for run in runs]
-    tables = [each.at(at or MILESTONES) for each in found]
-    steps = sorted({step for table in tables for step in table})
-    rows = [
-        [run.name, *(f"{table[step]:.2%}" if step in table else "" for step in steps)]
-        for run, table in zip(runs, tables, strict=True)
-    ]
-    caption = "Predictions whose class differs between two dropout passes, over the first N steps."
-    yield Grid("Dropout inconsistency", ["run", *map(str, steps)], rows, caption)
+    yield inconsistency_table(found, at or MILESTONES)
     yield "inconsistency", inconsistency(found)
-
-
-def _by_layer(title: str, runs: Sequence[Path], columns: Sequence[dict[str, float]], form: str, caption: str) -> Grid:
-    from rosewood.evaluation.layout import Grid
-
-    layers = list(dict.fromkeys(layer for column in columns for layer in column))
-    rows = [[layer, *(form.format(each[layer]) if layer in each else "" for each in columns)] for layer in layers]
-    return Grid(title, ["", *(run.name for run in runs)], rows, caption)

@@ -13,8 +13,6 @@ from rich.console import Console
 from rosewood.cli import app, resumable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from rosewood.analysis.landscape import Landscape
 
 EXAMPLES = """
@@ -24,7 +22,6 @@ EXAMPLES = """
 
   rosewood landscape runs/vanilla runs/overfitted runs/rose --pretrained --data-dir $ROSEWOOD_DATA -o landscapes/fig1
 """
-PRETRAINED = "pre-trained"
 NOTE = "the pre-trained encoder with the untrained head that the first run started from"
 
 
@@ -61,8 +58,10 @@ def landscape(
 
     Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
     """
-    from rosewood.analysis.landscape import grid_coordinates, loss_landscape
+    from rosewood.analysis.landscape import PRETRAINED, grid_coordinates, loss_landscape
     from rosewood.analysis.run_losses import RunLosses
+    from rosewood.analysis.sharpness_table import sharpness_table
+    from rosewood.evaluation.layout import Folded
 
     grid_coordinates(points, radius)
     losses = RunLosses(runs, data_dir, split, size, batch_size, seed)
@@ -86,7 +85,7 @@ def landscape(
                 )
             )
     _draw(found, output)
-    console.print(_table(found))
+    console.print(Folded(sharpness_table(found)))
     console.print(f"Figures: {output}/surfaces and contours, as .html, .png and .svg", highlight=False)
 
 
@@ -97,25 +96,3 @@ def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
     for name, figure in (("surfaces", loss_surfaces(landscapes)), ("contours", loss_contours(landscapes))):
         for suffix in ("html", "png", "svg"):
             save(figure, output / f"{name}.{suffix}")
-
-
-def _table(landscapes: Sequence[Landscape]) -> Table:
-    from rich.table import Table
-
-    sharpness = landscapes[0].sharpness
-    table = Table(title=f"Sharpness: {landscapes[0].source}")
-    table.add_column("model", min_width=max(len(each.name) for each in landscapes))
-    headings = ("loss", "accuracy", f"mean rise at {sharpness.radius:g}", f"basin below +{sharpness.threshold:g}")
-    for heading in (*headings, "top eigenvalue"):
-        table.add_column(heading, justify="right")
-    for each in landscapes:
-        table.add_row(each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each))
-    return table
-
-
-def _figures(landscape: Landscape) -> tuple[str, str, str]:
-    found = landscape.sharpness
-    rise = "-" if found.mean_rise is None else f"{found.mean_rise:.4f}"
-    area = "-" if found.basin_area is None else f"{'≥ ' if found.basin_is_cut else ''}{found.basin_area:.4f}"
-    top = found.top_eigenvalue
-    return rise, area, "-" if top is None else f"{top.value:.4g} ± {top.residual:.2g}"

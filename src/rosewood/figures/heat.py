@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.analysis.by_layer import ByLayer
+from rosewood.figures.labels import label
+from rosewood.figures.series import drawn
 from rosewood.figures.style import styled
 
 
 def heat_maps(tables: Sequence[ByLayer], title: str, scale: str, colours: dict[str, Any]) -> go.Figure:
     """One heat map below the other, with one scale of colours; the first layer is at the bottom, as in the model."""
-    names = [PurePath(table.run).name for table in tables]
+    names = [label(table.run, longest=60) for table in tables]
     figure = make_subplots(len(tables), 1, subplot_titles=names, vertical_spacing=0.3 / (len(tables) + 1))
     for row, table in enumerate(tables, 1):
+        shown = drawn(table.steps)
         low, high = figure.layout[f"yaxis{row}" if row > 1 else "yaxis"].domain
         figure.add_heatmap(
-            x=table.steps,
-            y=table.layers,
-            z=table.values,
+            x=table.steps[shown],
+            y=[label(layer) for layer in table.layers],
+            z=[values[shown] for values in table.values],
             # One for each panel, so that pictures give all of them the same width.
             colorbar={"title": {"text": scale}, "y": (low + high) / 2, "len": high - low},
             hovertemplate="step %{x}, %{y}: %{z:.3g}<extra></extra>",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 import plotly.graph_objects as go
 
 from rosewood.analysis.inconsistency import Inconsistency
-from rosewood.figures.style import colour, styled
+from rosewood.figures.labels import label
+from rosewood.figures.series import drawn, mark
+from rosewood.figures.style import styled
 
 
-def inconsistency(runs: Sequence[Inconsistency]) -> go.Figure:
-    """The share of predictions that differ, over all steps so far, a curve for each run."""
+def inconsistency(runs: Sequence[Inconsistency], places: Sequence[int] | None = None) -> go.Figure:
+    """The share of predictions that differ, over all steps so far; `places` decides the colours of runs."""
     figure = go.Figure()
-    for place, run in enumerate(runs):
-        name, paint = PurePath(run.run).name, {"color": colour(place)}
-        figure.add_scatter(x=run.steps, y=run.shares, name=name, mode="lines", line=paint)
+    for run, place in zip(runs, places or range(len(runs)), strict=True):
+        shown, look = drawn(run.steps), mark(place)
+        line = {"color": look.colour, "dash": look.dash}
+        figure.add_scatter(x=run.steps[shown], y=run.shares[shown], name=label(run.run), mode="lines", line=line)
     figure.update_xaxes(title_text="first steps")
     figure.update_yaxes(title_text="predictions that differ", tickformat=".1%", rangemode="tozero")
     return styled(figure, "Disagreement of two dropout passes, cumulative").update_layout(

@@ -11,7 +11,7 @@ from rosewood.figures.heat import heat_maps
 from rosewood.figures.style import SEQUENTIAL
 
 
-def mask_heatmap(shares: Sequence[ByLayer]) -> go.Figure:
+def mask_heatmap(shares: Sequence[ByLayer], title: str = "Share that may move") -> go.Figure:
     """Kept shares over steps, from 0 to 1, of layers or kinds of tensors: a panel for each table."""
     colours = {"colorscale": SEQUENTIAL, "zmin": 0, "zmax": 1}
-    return heat_maps(shares, "Share that may move", "kept", colours)
+    return heat_maps(shares, title, "kept", colours)
