@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from rosewood.analysis.landscape import Landscape, grid_coordinates
+from rosewood.analysis.sharpness import Sharpness
 from rosewood.attacks.search.outcome import save_outcome
 from rosewood.attacks.search.summary import summarize
 from rosewood.evaluation.means import means
@@ -179,3 +181,28 @@ def write_run(
             file.write(each.name, logits, ["positive"] * EXAMPLES, predicted, {})
     save_outcome(attack_result(words=words), folder / "attacks" / "pwws-test-f")
     return folder
+
+
+def watch(folder: Path, words: str = "plain", steps: int = 3) -> Path:
+    """The records that training with all watches leaves in the run's folder."""
+    records: dict[str, dict[str, object]] = {
+        "masks": {"kept": {"layer 0": {f"query {words}": 1, "key": 0}, f"layer 1 {words}": {"key": 0.5}}},
+        "drift": {"encoder": 0.1, "layers": {"layer 0": 0.2, f"layer 1 {words}": 0.05}},
+        "inconsistency": {"compared": 10, "differing": 2},
+    }
+    (folder / "dynamics").mkdir()
+    for name, record in records.items():
+        lines = [json.dumps({"step": step} | record) for step in range(1, steps + 1)]
+        (folder / "dynamics" / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def landscape(name: str, points: int = 5, source: str = "own, test, 8 examples", **changes: object) -> Landscape:
+    """A bowl, twice as steep one way as the other."""
+    at = grid_coordinates(points, 0.25)
+    settings: dict[str, object] = {
+        **{"data": "d", "examples": 8, "fingerprint": "f", "seed": 0, "normalisation": "filter", "accuracy": 0.75},
+        "losses": [[a * a + 2 * b * b + 0.1 for b in at] for a in at],
+        "sharpness": Sharpness(radius=0.25, mean_rise=0.5, threshold=0.1, basin_area=0.04, basin_is_cut=True),
+    }
+    return Landscape.model_validate({"name": name, "source": source, "coordinates": at} | settings | changes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reported_runs import EVIL, write_run
+from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.report.page import page, write_report
 from rosewood.report.subject import subject
@@ -75,7 +75,10 @@ def test_headings_and_landmarks(evil: str) -> None:
 
 def test_ten_runs_fit_into_eight_megabytes(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"{n}", f"recipe{n}", right=25 + n, steps=2000) for n in range(10)]
-    write_report([subject(load_runs(runs))], tmp_path / "report.html")
+    for run in runs:
+        watch(run, steps=2000)
+        landscape(run.name, points=51).save(tmp_path / "landscapes" / f"{run.name}.json")
+    write_report([subject(load_runs(runs), landscape=tmp_path / "landscapes")], tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 8_000_000
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from browser import DESKTOP, PHONE, Browser, browser  # noqa: F401  a fixture
-from reported_runs import EVIL, write_run
+from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.report.page import write_report
 from rosewood.report.subject import subject
@@ -17,7 +17,7 @@ from rosewood.report.subject import subject
 DRAWN = """
     const done = arguments[arguments.length - 1];
     const places = [...document.querySelectorAll(".chart")];
-    const all = () => places.every((each) => each.querySelector("svg .trace"));
+    const all = () => places.every((each) => each.querySelector("svg .trace, svg .hm image, svg .contour"));
     const look = () => (all() ? done(places.length) : setTimeout(look, 50));
     look();
 """
@@ -29,10 +29,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     rights = {"vanilla": 30, "rose": 33, f"evil {EVIL}": 31}
     runs = [
-        write_run(folder / f"{number}", recipe, right=right, words=EVIL)
+        watch(write_run(folder / f"{number}", recipe, right=right, words=EVIL), EVIL)
         for number, (recipe, right) in enumerate(rights.items())
     ]
-    write_report([subject(load_runs(runs))], folder / "report.html")
+    for number in range(2):
+        landscape(f"{number}", points=11, source=EVIL).save(folder / "landscapes" / f"{number}.json")
+    write_report([subject(load_runs(runs), landscape=folder / "landscapes")], folder / "report.html")
     return folder / "report.html"
 
 
@@ -48,6 +50,8 @@ def lightness(browser: Browser, element: str, style: str) -> float:  # noqa: F81
 def check_page(browser: Browser, width: int) -> None:  # noqa: F811
     """What must hold on every screen."""
     assert drawn(browser) > 8
+    assert browser.run("return document.querySelectorAll('.chart svg .hm image').length") == 6, "2 for each run"
+    assert browser.run("return document.querySelectorAll('.chart svg .contour').length") == 2
     assert "No method differs from vanilla by more than chance" in browser.text()
     numbers = browser.run("return document.querySelector('tbody').innerText")
     assert "75.0 ±10.0" in numbers and "82.5 ±10.0" in numbers

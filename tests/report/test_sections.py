@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from reported_runs import EVIL, attack_result, write_run
+from reported_runs import EVIL, attack_result, landscape, watch, write_run
 from rosewood.attacks.search.outcome import save_outcome
+from rosewood.errors import RunError
 from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
 from rosewood.report.sections import (
     anomalies,
@@ -15,7 +17,10 @@ from rosewood.report.sections import (
     calibration,
     commands,
     comparison,
+    drift,
     groups,
+    inconsistency,
+    masks,
     noise,
     sections,
     sets,
@@ -58,7 +63,7 @@ def test_a_run_with_little_has_few_sections(bare: Subject) -> None:
     assert [section.title for section in sections(bare)] == ["Comparison", "Calibration", "Reproduce"]
     assert [module.section(bare) for module in (sets, noise, groups, anomalies, attacks)] == [None] * 5
     found = calibration.section(bare)
-    assert found is not None and len(found.parts) == 1, "errors, but no bins to draw"
+    assert kinds(found) == [Charts, Table], "errors, but no bins to draw"
 
 
 def test_the_comparison_has_the_table_and_the_tests(full: Subject) -> None:
@@ -129,8 +134,66 @@ def test_several_seeds_have_names_and_one_colour_a_method(tmp_path: Path) -> Non
     assert list(found.marks) == ["rose", "vanilla"] and found.baseline == "vanilla"
 
 
+def test_the_dots_of_groups_and_calibration_are_in_tables(full: Subject) -> None:
+    tables = {part.grid.title: part.grid for each in sections(full) for part in each.parts if isinstance(part, Table)}
+    assert tables["Calibration"].header == ["set", "vanilla", "rose"]
+    assert tables["Calibration"].rows[0] == ["clean plain", "10.0", "10.0"]
+    assert tables["Groups"].rows[0] == ["clean plain", "class: negative", "75.0 ±10.0", "82.5 ±10.0"]
+
+
+def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / "v", "vanilla")]
+    folders += [watch(write_run(tmp_path / f"{seed}", "rose", seed)) for seed in range(2)]
+    found = subject(load_runs(folders))
+    titles = [section.title for section in sections(found)]
+    assert titles[titles.index("Training") + 1 : titles.index("Recipes")] == [
+        *("Selection", "Drift", "Dropout inconsistency")
+    ]
+    for module in (drift, inconsistency):
+        shown = module.section(found)
+        assert kinds(shown) == [Charts, Table] and shown is not None and shown.needs_legend
+        for chart in shown.parts[0].charts:
+            assert [(each.name, each.line.color) for each in chart.figure.data] == [
+                ("rose, seed 0", PALETTE[1]),
+                ("rose, seed 1", PALETTE[1]),
+            ]
+            assert found.marks["rose"].colour == PALETTE[1]
+    heat = masks.section(found)
+    assert kinds(heat) == [Charts, Table, Table] and heat is not None and not heat.needs_legend
+    by_layer, by_tensor = heat.parts[0].charts
+    assert [list(each.y) for each in by_layer.figure.data] == [["layer 0", "layer 1 plain"]], "the first run only"
+    assert heat.parts[2].grid.rows == [["query plain", "100.0%"], ["key", "25.0%"]]
+    assert [note.text for note in by_tensor.figure.layout.annotations] == ["rose, seed 0"]
+
+
+def test_a_run_too_short_for_its_watch_is_left_out(tmp_path: Path) -> None:
+    folder = watch(write_run(tmp_path / "run"), steps=0)
+    assert [module.section(subject(load_runs([folder]))) for module in (masks, drift, inconsistency)] == [None] * 3
+
+
+def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
+    runs = load_runs([write_run(tmp_path / f"run{seed}", "rose", seed) for seed in range(2)])
+    folder = tmp_path / "landscapes"
+    for name in ("pre-trained", "run1", "run0", "stranger"):
+        landscape(name).save(folder / f"{name}.json")
+    found = subject(runs, landscape=folder)
+    shown = next(section for section in sections(found) if section.title == "Loss landscape")
+    assert [chart.title for chart in shown.parts[0].charts] == ["pre-trained", "rose, seed 0", "rose, seed 1"]
+    assert {chart.figure.data[0].type for chart in shown.parts[0].charts} == {"contour"} and not shown.needs_legend
+    table = shown.parts[1].grid
+    assert table.title == "Sharpness: own, test, 8 examples"
+    assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-"]
+    landscape("run1", points=7).save(folder / "run1.json")
+    with pytest.raises(RunError, match="do not compare: pre-trained and rose, seed 1 differ in coordinates"):
+        subject(runs, landscape=folder)
+    for seed in range(2):
+        (folder / f"run{seed}.json").unlink()
+    with pytest.raises(RunError, match=r"has no landscape of these runs \(expected run0.json, run1.json\)"):
+        subject(runs, landscape=folder)
+
+
 def test_charts_are_safe_within_a_script(tmp_path: Path) -> None:
-    found = subject(load_runs([write_run(tmp_path / "run", words=EVIL)]))
+    found = subject(load_runs([watch(write_run(tmp_path / "run", words=EVIL), EVIL)]))
     texts = [
         chart.json
         for section in sections(found)

@@ -16,6 +16,8 @@ EXAMPLES = """
   rosewood report runs/vanilla runs/rose
 
   rosewood report runs/* --baseline vanilla --suite sentiment --output report.html
+
+  rosewood report runs/vanilla runs/rose --landscape landscapes/sst2
 """
 
 
@@ -26,6 +28,9 @@ def report(
     suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
     baseline: str | None = typer.Option(
         None, help="The recipe that the others are tested against.", show_default="vanilla, if it is among the runs"
+    ),
+    landscape: Path | None = typer.Option(
+        None, help="Folder that rosewood landscape wrote for these runs.", show_default="none"
     ),
     title: str | None = typer.Option(None, help="The title of the page.", show_default="the suite or task"),
 ) -> None:
@@ -41,7 +46,7 @@ def report(
         from rosewood.report.page import write_report
         from rosewood.report.subject import subject
 
-        found = subject(load_runs(runs, suite), baseline)
+        found = subject(load_runs(runs, suite), baseline, landscape=landscape)
     with console.status("drawing"):
         write_report([found], output, title)
     console.print(f"The report is in {output}", highlight=False, soft_wrap=True, markup=False)

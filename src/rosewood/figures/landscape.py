@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.analysis.landscape import Landscape
+from rosewood.figures.labels import axis_title, label
 from rosewood.figures.style import SEQUENTIAL, styled
 
 ACROSS = 4
@@ -50,6 +51,30 @@ def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
     figure.update_xaxes(title={"text": "b"})
     figure.update_yaxes(title={"text": "a"})
     return _finished(figure, landscapes, "Loss contours")
+
+
+def contours_apart(landscapes: Sequence[Landscape]) -> list[go.Figure]:
+    """The same as one figure a model, for pages that lay them out by themselves."""
+    return [_contour(landscape, _bounds(landscapes)) for landscape in landscapes]
+
+
+def _contour(landscape: Landscape, bounds: tuple[float, float]) -> go.Figure:
+    low, high = bounds
+    x = landscape.coordinates
+    figure = go.Figure()
+    figure.add_contour(
+        x=x,
+        y=x,
+        z=landscape.losses,
+        contours={"start": low, "end": high, "size": (high - low) / LEVELS},
+        colorscale=SEQUENTIAL,
+        zmin=low,
+        zmax=high,
+        colorbar={"title": {"text": "loss"}, "thickness": 12},
+    )
+    figure.update_xaxes(title=axis_title("b"))
+    figure.update_yaxes(title=axis_title("a"), automargin=True)
+    return styled(figure, label(landscape.name)).update_layout(height=PANEL)
 
 
 def _panels(landscapes: Sequence[Landscape], kind: str) -> go.Figure:

@@ -46,7 +46,9 @@ class Chart:
     def json(self) -> str:
         """The figure for the page: without title and legend, which the page has, and safe within a script element."""
         shown = go.Figure(self.figure)
-        shown.update_layout(title=None, showlegend=False, margin={"l": 8, "r": 12, "t": 8, "b": 40})
+        top = 32 if shown.layout.annotations else 8  # the titles of panels
+        shown.update_layout(title=None, showlegend=False, width=None, margin={"l": 8, "r": 12, "t": top, "b": 40})
+        shown.update_yaxes(automargin=True)
         text: str = shown.to_json()
         for sign in "<>&":  # they stand in strings only, where JSON may spell them otherwise
             text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -121,6 +123,7 @@ class Section:
     lead: str = ""
 
     @property
-    def has_charts(self) -> bool:
-        """Whether it needs a legend."""
-        return any(isinstance(part, Charts) for part in self.parts)
+    def needs_legend(self) -> bool:
+        """Whether some chart tells methods apart by their looks; heat maps and contours do not."""
+        charts = [chart for part in self.parts if isinstance(part, Charts) for chart in part.charts]
+        return any(trace.type == "scatter" for chart in charts for trace in chart.figure.data)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rosewood.analysis.curves import Curve, training_history
+from rosewood.analysis.landscape import Landscape
 from rosewood.attacks.search.outcome import REPORT, load_outcome
 from rosewood.data.tasks import load_task
 from rosewood.evaluation.comparison import Published
@@ -16,7 +17,9 @@ from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.table import grids
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import Mark, mark
+from rosewood.report.landscapes import read_landscapes
 from rosewood.results import AttackedExample, AttackReport, RunInfo
+from rosewood.watched import Seen
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""
@@ -66,6 +69,7 @@ class Subject:
     runs: Sequence[ReportedRun]
     baseline: str | None = None
     published: Published = field(default_factory=dict)
+    landscapes: Sequence[Landscape] = ()
 
     @cached_property
     def by_method(self) -> dict[str, list[EvaluatedRun]]:
@@ -86,6 +90,10 @@ class Subject:
         """Which of the methods this is: it decides the colour."""
         return list(self.methods).index(method)
 
+    def watched(self, kind: type[Seen]) -> list[ReportedRun]:
+        """The runs with such records of their training; a file may be there and empty, if the run was too short."""
+        return [run for run in self.runs if (path := kind.path(run.evaluated.folder)).exists() and path.stat().st_size]
+
     @property
     def marks(self) -> dict[str, Mark]:
         """How each method looks in charts."""
@@ -102,14 +110,21 @@ def subject(
     baseline: str | None = None,
     published: Published | None = None,
     title: str | None = None,
+    landscape: Path | None = None,
 ) -> Subject:
-    """Read the folders of runs that were evaluated alike; plain fine-tuning is the baseline if none is named."""
+    """Read the folders of runs that were evaluated alike; plain fine-tuning is the baseline if none is named.
+
+    `landscape` is a folder that `rosewood landscape` wrote for some of them.
+    """
     methods = by_method(runs)
     if baseline is None and BASELINE in methods and len(methods) > 1:
         baseline = BASELINE
     first = runs[0].evaluation
     on = f"the suite {first.suite}" if first.suite else first.task
-    return Subject(title or f"Robustness on {on}", _read(runs), baseline, published or {})
+    reported = _read(runs)
+    folders = {run.name: run.evaluated.folder for run in reported}
+    landscapes = [] if landscape is None else read_landscapes(landscape, folders)
+    return Subject(title or f"Robustness on {on}", reported, baseline, published or {}, landscapes)
 
 
 def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import MEASURED
+from rosewood.evaluation.table import percent
 from rosewood.figures.calibration import calibration
 from rosewood.figures.reliability import reliability
-from rosewood.report.parts import Chart, Charts, Part, Section
-from rosewood.report.subject import Subject
+from rosewood.report.parts import Chart, Charts, Part, Section, Table
+from rosewood.report.subject import ReportedRun, Subject
 
 PLACE = 40
 
@@ -26,8 +30,15 @@ def section(subject: Subject) -> Section | None:
         if (figure := reliability(subject.methods, name)) is not None
     ]
     parts += [Charts(diagrams, small=True)] if diagrams else []
+    parts.append(Table(_errors(subject.runs, list(names)), folded=True))
     lead = (
         "Expected calibration error in 10 bins. In the diagrams the dashed diagonal is perfect: below it a model is "
         "too sure of itself, above it not sure enough."
     )
     return Section("Calibration", parts, lead)
+
+
+def _errors(runs: Sequence[ReportedRun], names: Sequence[str]) -> Grid:
+    found = [{each.name: percent(each.ece) for each in run.evaluated.evaluation.sets} for run in runs]
+    rows = [[name, *(errors.get(name, "missing") for errors in found)] for name in names]
+    return Grid("Calibration", ["set", *(run.name for run in runs)], rows, "Expected calibration error in %.")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.table import ACCURACY, with_interval
 from rosewood.figures.groups import groups
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
-from rosewood.report.subject import Subject
+from rosewood.report.subject import ReportedRun, Subject
 
 PLACE = 50
 
 
 def section(subject: Subject) -> Section | None:
-    """The groups of the clean sets; groups by columns of the data are in the table."""
+    """The groups of the clean sets; those of other sets by columns of their data are in a table."""
     names = dict.fromkeys(
         each.name for run in subject.runs for each in run.evaluated.evaluation.sets if each.role == "clean"
     )
@@ -19,6 +23,22 @@ def section(subject: Subject) -> Section | None:
         for name in names
         if (figure := groups(subject.methods, name)) is not None
     ]
-    parts: list[Part] = [Charts(charts)] if charts else []
+    table = Table(_accuracies(subject.runs, list(names)), folded=True)
+    parts: list[Part] = [Charts(charts), table] if charts else []
     parts += [Table(subject.tables["By column"], folded=True)] if "By column" in subject.tables else []
     return Section("Groups", parts, "Small groups have wide intervals.") if parts else None
+
+
+def _accuracies(runs: Sequence[ReportedRun], names: Sequence[str]) -> Grid:
+    found = [
+        {
+            (each.name, f"{group.kind}: {group.group}"): group
+            for each in sets
+            if each.name in names
+            for group in each.groups
+        }
+        for sets in (run.evaluated.evaluation.sets for run in runs)
+    ]
+    keys = dict.fromkeys(key for groups in found for key in groups)
+    rows = [[*key, *(with_interval(groups.get(key)) for groups in found)] for key in keys]
+    return Grid("Groups", ["set", "group", *(run.name for run in runs)], rows, ACCURACY, texts=2)

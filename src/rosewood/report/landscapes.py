@@ -1,0 +1,37 @@
+"""The landscapes of the runs in a report, from the folder that `rosewood landscape` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rosewood.analysis.landscape import PRETRAINED, Landscape
+from rosewood.analysis.run_losses import run_names
+from rosewood.errors import RunError
+
+
+def read_landscapes(folder: Path, runs: Mapping[str, Path]) -> list[Landscape]:
+    """That of the pre-trained model first, if it is there, then those of runs (name -> folder) under their names."""
+    names = {PRETRAINED: PRETRAINED} | dict(zip(run_names(list(runs.values())), runs, strict=True))
+    files = {folder / f"{file}.json": name for file, name in names.items()}
+    found = [Landscape.load(path).model_copy(update={"name": name}) for path, name in files.items() if path.exists()]
+    if all(each.name == PRETRAINED for each in found):
+        wanted = ", ".join(path.name for path, name in files.items() if name != PRETRAINED)
+        raise RunError(
+            f"{folder} has no landscape of these runs (expected {wanted}): "
+            f"compute them with rosewood landscape RUN ... --output {folder}"
+        )
+    _check_alike(found, folder)
+    return found
+
+
+def _check_alike(landscapes: Sequence[Landscape], folder: Path) -> None:
+    """Panels stand side by side only if they show the same directions, distances and examples."""
+    first = landscapes[0]
+    for each in landscapes[1:]:
+        for what in ("data", "coordinates", "seed", "normalisation"):
+            if getattr(each, what) != getattr(first, what):
+                raise RunError(
+                    f"the landscapes in {folder} do not compare: {first.name} and {each.name} differ in {what}. "
+                    "Compute all of them with one rosewood landscape."
+                )
