@@ -98,7 +98,7 @@ def test_the_keyboard_reaches_everything(browser: Browser, page: Path) -> None: 
     browser.open(page)
     drawn(browser)
     reached = set()
-    for _ in range(16):
+    for _ in range(20):
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         reached.add(browser.run("return document.activeElement.tagName + '.' + document.activeElement.className"))
     assert {"A.skip", "A.", "DIV.scroll", "SUMMARY."} <= reached

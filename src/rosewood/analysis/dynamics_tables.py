@@ -18,10 +18,10 @@ def drift_table(found: Sequence[Drift]) -> Grid:
     return _by_layer("Drift", [(each.run, each.last()) for each in found], "{:.4f}", caption)
 
 
-def kept_table(shares: Sequence[ByLayer], over: str) -> Grid:
-    """Each layer, or kind of tensor; `over` says in words what the mean is over besides steps."""
+def kept_table(shares: Sequence[ByLayer], by: str, over: str) -> Grid:
+    """A row for each layer, or whatever `by` says in words; `over` says what the mean is over besides steps."""
     columns = [(each.run, mean_kept(each)) for each in shares]
-    return _by_layer("Share that may move", columns, "{:.1%}", f"Mean over recorded steps and {over}.")
+    return _by_layer(f"Share that may move, by {by}", columns, "{:.1%}", f"Mean over recorded steps and {over}.")
 
 
 def inconsistency_table(found: Sequence[Inconsistency], milestones: Sequence[int] = MILESTONES) -> Grid:

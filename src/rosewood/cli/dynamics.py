@@ -99,8 +99,8 @@ def _masks(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str
     from rosewood.figures.second_order import second_order
 
     layers, tensors = [kept_shares(run) for run in runs], [kept_by_tensor(run) for run in runs]
-    yield kept_table(layers, "tensors of a layer")
-    yield kept_table(tensors, "layers that have such a tensor")
+    yield kept_table(layers, "layer", "tensors of a layer")
+    yield kept_table(tensors, "kind of tensor", "layers that have such a tensor")
     named = [each._replace(run=f"{each.run}, by kind of tensor") for each in tensors]
     yield "masks", mask_heatmap([each for pair in zip(layers, named, strict=True) for each in pair])
     ratios = [found for run in runs if (found := second_order_ratios(run)) is not None]

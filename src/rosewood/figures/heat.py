@@ -23,7 +23,7 @@ def heat_maps(tables: Sequence[ByLayer], title: str, scale: str, colours: dict[s
         low, high = figure.layout[f"yaxis{row}" if row > 1 else "yaxis"].domain
         figure.add_heatmap(
             x=table.steps[shown],
-            y=[label(layer) for layer in table.layers],
+            y=[label(layer, longest=40) for layer in table.layers],
             z=[values[shown] for values in table.values],
             # One for each panel, so that pictures give all of them the same width.
             colorbar={"title": {"text": scale}, "y": (low + high) / 2, "len": high - low},

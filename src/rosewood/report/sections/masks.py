@@ -26,6 +26,9 @@ def section(subject: Subject) -> Section | None:
         Chart(mask_heatmap(layers, "Share that may move, by layer"), f"{words}, a row for each layer."),
         Chart(mask_heatmap(tensors, "Share that may move, by kind of tensor"), f"{words}, a row for each kind."),
     ]
-    tables = [kept_table(layers, "tensors of a layer"), kept_table(tensors, "layers that have such a tensor")]
+    tables = [
+        kept_table(layers, "layer", "tensors of a layer"),
+        kept_table(tensors, "kind of tensor", "layers that have such a tensor"),
+    ]
     lead = "What the selection let through in each recorded step; tensors count alike, large or small."
     return Section("Selection", [Charts(charts), *(Table(table, folded=True) for table in tables)], lead)
