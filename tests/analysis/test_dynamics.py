@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from math import inf, log10
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rosewood.figures.inconsistency import inconsistency
 from rosewood.figures.mask_heatmap import mask_heatmap
 from rosewood.figures.save import save
 from rosewood.figures.second_order import second_order
+from rosewood.figures.series import drawn
 
 
 def recorded(run: Path, name: str, *records: dict[str, Any]) -> Path:
@@ -97,6 +99,14 @@ def test_inconsistency_is_cumulative(rose: Path) -> None:
 def test_a_milestone_before_the_first_record_has_no_value(tmp_path: Path) -> None:
     run = recorded(tmp_path, "inconsistency", *({"step": n, "compared": 4, "differing": 1} for n in (10, 20)))
     assert read_inconsistency(run).at([5, 10]) == {10: 0.25, 20: 0.25}
+
+
+@pytest.mark.parametrize("count", [1, 199, 200, 201, 1999, 2000, 2001])
+def test_of_very_many_steps_some_are_drawn_and_the_last(count: int) -> None:
+    steps = list(range(1, count + 1))
+    shown = steps[drawn(steps)]
+    assert shown[-1] == count and min(count, 100) <= len(shown) <= 200
+    assert len({after - before for before, after in pairwise(shown)}) <= 1
 
 
 def test_every_figure_becomes_a_picture(rose: Path, tmp_path: Path) -> None:

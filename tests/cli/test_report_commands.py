@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli.conftest import Rosewood
-from reported_runs import write_run
+from reported_runs import landscape, write_run
 
 
 def test_a_report_is_one_file(rosewood: Rosewood, tmp_path: Path) -> None:
@@ -13,6 +13,16 @@ def test_a_report_is_one_file(rosewood: Rosewood, tmp_path: Path) -> None:
     text = page.read_text()
     assert "<title>Ours</title>" in text and "rose does not differ from vanilla" in text
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_a_landscape_is_named_by_its_folder(rosewood: Rosewood, tmp_path: Path) -> None:
+    run, folder = write_run(tmp_path / "run"), tmp_path / "landscapes"
+    words = ("report", run, "--landscape", folder, "--output", tmp_path / "r.html")
+    assert "compute them with rosewood landscape RUN" in rosewood(*words, code=1)
+    assert not (tmp_path / "r.html").exists()
+    landscape("run").save(folder / "run.json")
+    rosewood(*words)
+    assert "Sharpness: own, test, 8 examples" in (tmp_path / "r.html").read_text()
 
 
 def test_what_cannot_be_reported_is_refused(rosewood: Rosewood, tmp_path: Path) -> None:

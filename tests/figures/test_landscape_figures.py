@@ -12,6 +12,7 @@ from rosewood.analysis.interpolation import Interpolation
 from rosewood.analysis.landscape import Landscape, grid_coordinates
 from rosewood.analysis.sharpness import Eigenvalue, Sharpness
 from rosewood.figures import loss_along_the_line, loss_contours, loss_surfaces
+from rosewood.figures.landscape import contours_apart
 from rosewood.figures.picture import Drawing
 from rosewood.figures.save import save
 
@@ -56,6 +57,13 @@ def test_contours_share_their_levels_and_wrap_after_four() -> None:
     drawing.draw()
     assert len(drawing.panels) == 5
     assert len(drawing.figure.axes) == 6, "one bar of colours for all"
+
+
+def test_contours_apart_share_their_levels_too() -> None:
+    first, second = contours_apart([made_up("a<b>", 1), made_up("b", 9)])
+    assert first.data[0].contours == second.data[0].contours
+    assert (first.data[0].zmin, first.data[0].zmax) == (0.1, 9 * 3 * 0.0625 + 0.1)
+    assert first.layout.title.text == "a&lt;b&gt;"
 
 
 def test_what_is_not_finite_is_left_out_of_the_scale(tmp_path: Path) -> None:

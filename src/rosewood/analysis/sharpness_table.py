@@ -11,9 +11,9 @@ from rosewood.evaluation.layout import Grid
 def sharpness_table(landscapes: Sequence[Landscape]) -> Grid:
     """One row a model; all were measured alike."""
     first = landscapes[0]
-    headings = (f"mean rise at {first.sharpness.radius:g}", f"basin below +{first.sharpness.threshold:g}")
+    headings = (f"mean rise\nat {first.sharpness.radius:g}", f"basin\nbelow +{first.sharpness.threshold:g}")
     rows = [[each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each)] for each in landscapes]
-    return Grid(f"Sharpness: {first.source}", ["model", "loss", "accuracy", *headings, "top eigenvalue"], rows)
+    return Grid(f"Sharpness: {first.source}", ["model", "loss", "accuracy", *headings, "top\neigenvalue"], rows)
 
 
 def _figures(landscape: Landscape) -> tuple[str, str, str]:
