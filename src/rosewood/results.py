@@ -41,12 +41,14 @@ def write(path: Path, text: str) -> None:
         raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
 
 
-class _Part(BaseModel):
+class ResultPart(BaseModel):
+    """A piece of a result: no unknown fields, and never changed."""
+
     # A diverged run has a loss of NaN or infinity: as strings they stay valid JSON and load again.
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
-class _Result(_Part):
+class ResultFile(ResultPart):
     """A file with a format version; a change that old readers would misread raises `newest`."""
 
     newest: ClassVar[int] = 1
@@ -100,7 +102,7 @@ def _first_problem(error: ValidationError) -> str:
     return f"{place}: {problem['msg']}" if place else problem["msg"]
 
 
-class Noise(_Part):
+class Noise(ResultPart):
     """What was done to the texts of a set; strength is the share of the places where it could be done."""
 
     kind: str
@@ -108,7 +110,7 @@ class Noise(_Part):
     of: str  # the set that has the texts as they were
 
 
-class GroupResult(_Part):
+class GroupResult(ResultPart):
     """How a model did on the examples of one group."""
 
     kind: str  # class, length, negation, rare words, or a column of the data
@@ -118,7 +120,7 @@ class GroupResult(_Part):
     interval: tuple[Share, Share]
 
 
-class ReliabilityPoint(_Part):
+class ReliabilityPoint(ResultPart):
     """The examples of one confidence bin (low, high]; no means where there are none."""
 
     low: Share
@@ -128,7 +130,7 @@ class ReliabilityPoint(_Part):
     accuracy: Share | None
 
 
-class SetResult(_Part):
+class SetResult(ResultPart):
     """How a model did on one evaluation set."""
 
     name: str
@@ -158,7 +160,7 @@ class SetResult(_Part):
         return None if self.worst is None else self.accuracy - self.worst.accuracy
 
 
-class MissingSet(_Part):
+class MissingSet(ResultPart):
     """An evaluation set that could not be run, and why."""
 
     name: str
@@ -167,7 +169,7 @@ class MissingSet(_Part):
     counted: bool = True
 
 
-class AnomalyResult(_Part):
+class AnomalyResult(ResultPart):
     """How well one score of a model tells the texts of one set from those it was made for."""
 
     name: str
@@ -181,7 +183,7 @@ class AnomalyResult(_Part):
     data: str
 
 
-class Mean(_Part):
+class Mean(ResultPart):
     """An unweighted mean over sets; `missing` names those of the suite that it lacks."""
 
     name: str  # a role, or ece, held_out_ece, auroc
@@ -191,7 +193,7 @@ class Mean(_Part):
     interval: tuple[Share, Share] | None = None  # 95 %, of an accuracy
 
 
-class LiveAttack(_Part):
+class LiveAttack(ResultPart):
     """An attack on this very model."""
 
     attack: str
@@ -200,7 +202,7 @@ class LiveAttack(_Part):
     summary: "AttackSummary"
 
 
-class Evaluation(_Result):
+class Evaluation(ResultFile):
     """One model on all sets of a suite or a task, with the settings that decide the figures."""
 
     newest: ClassVar[int] = 2
@@ -224,7 +226,7 @@ class Evaluation(_Result):
     attacks: list[LiveAttack] = []
 
 
-class Lora(_Part):
+class Lora(ResultPart):
     """A LoRA adapter: W0 + alpha / rank B A in every target layer, with dropout before A."""
 
     rank: Annotated[int, Field(gt=0)]
@@ -233,7 +235,7 @@ class Lora(_Part):
     targets: list[str] = ["all-linear"]
 
 
-class RunInfo(_Result):
+class RunInfo(ResultFile):
     """What `run.json` says of a training run: enough to repeat it."""
 
     recipe: str
@@ -261,7 +263,7 @@ class RunInfo(_Result):
     peak_memory_bytes: Count | None = None
 
 
-class Metrics(_Result):
+class Metrics(ResultFile):
     """What `metrics.json` says of a finished training."""
 
     steps: Count
@@ -272,7 +274,7 @@ class Metrics(_Result):
     robust_validation_accuracy: Share | None = None  # where an attack chose the epoch
 
 
-class AveragedRun(_Part):
+class AveragedRun(ResultPart):
     """A run whose weights went into an average, and its share among the runs."""
 
     run: str
@@ -281,7 +283,7 @@ class AveragedRun(_Part):
     weight: Share
 
 
-class Average(_Result):
+class Average(ResultFile):
     """What `average.json` says of a model that was not trained but averaged."""
 
     created: AwareDatetime = Field(default_factory=now)
@@ -293,7 +295,7 @@ class Average(_Result):
 AttackStatus = Literal["wrong", "broken", "robust", "out_of_queries", "out_of_time"]
 
 
-class ChangedWord(_Part):
+class ChangedWord(ResultPart):
     """A word that an attack replaced; `position` counts the words of the attacked text from 0."""
 
     position: Count
@@ -301,7 +303,7 @@ class ChangedWord(_Part):
     after: str  # empty: left out
 
 
-class AttackedExample(_Part):
+class AttackedExample(ResultPart):
     """What an attack did to one example.
 
     `wrong`: the model was wrong before, so nothing was tried. `broken`: it is wrong on `adversarial`. `robust`: the
@@ -325,7 +327,7 @@ class AttackedExample(_Part):
     queries: Count  # texts that the model scored, the original included; repeats are answered from memory
 
 
-class AttackSummary(_Part):
+class AttackSummary(ResultPart):
     """The figures of an attack.
 
     Robust accuracy is the share of examples that are right and stay so. An example that outlasts the query budget is
@@ -347,7 +349,7 @@ class AttackSummary(_Part):
     mean_queries: float | None  # over the examples that were attacked
 
 
-class AttackReport(_Result):
+class AttackReport(ResultFile):
     """What `attack.json` says of one attack on one model: the figures, with the settings that decide them."""
 
     model: str
@@ -377,7 +379,7 @@ class AttackResult(AttackReport):
     examples: list[AttackedExample]
 
 
-class FinishedBlock(_Part):
+class FinishedBlock(ResultPart):
     """A line of an attack's journal: some examples that ran together, and the seconds since the search began."""
 
     fingerprint: str
@@ -386,7 +388,7 @@ class FinishedBlock(_Part):
     examples: list[AttackedExample]
 
 
-class Moment(_Result):
+class Moment(ResultFile):
     """What a run was like when some of its optimiser steps were done."""
 
     step: Count
@@ -396,7 +398,7 @@ class Moment(_Result):
     evaluation: Evaluation
 
 
-class CellResult(_Result):
+class CellResult(ResultFile):
     """What `result.json` says of a finished cell of an experiment."""
 
     fingerprint: str  # of everything that decides the figures
@@ -416,7 +418,7 @@ class CellResult(_Result):
 CellState = Literal["waiting", "running", "interrupted", "failed", "finished"]
 
 
-class ComparedCell(_Part):
+class ComparedCell(ResultPart):
     """A cell of an experiment, and how far it is."""
 
     name: str  # of its folder
@@ -428,7 +430,7 @@ class ComparedCell(_Part):
     error: str | None = None
 
 
-class ComparedFigure(_Part):
+class ComparedFigure(ResultPart):
     """A figure of one recipe over its seeds, against the baseline and against a paper."""
 
     model: str
@@ -444,7 +446,7 @@ class ComparedFigure(_Part):
     published: float | None = None  # as a share
 
 
-class MatchedMoment(_Part):
+class MatchedMoment(ResultPart):
     """The first moment of a cell at which it reaches the validation accuracy that all recipes end with or exceed."""
 
     model: str
@@ -457,7 +459,7 @@ class MatchedMoment(_Part):
     validation_accuracy: Share
 
 
-class Comparison(_Result):
+class Comparison(ResultFile):
     """What `results.json` says of an experiment: nothing in it depends on when, or in how many goes, it was run."""
 
     experiment: str

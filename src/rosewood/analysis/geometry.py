@@ -21,7 +21,7 @@ from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.modes import evaluating
 from rosewood.protocol import Batch, Output
-from rosewood.results import RunInfo, _Result
+from rosewood.results import ResultFile, RunInfo
 from rosewood.summary_vectors import SummaryVectors
 from rosewood.training.pretrained import load_pretrained
 
@@ -31,7 +31,7 @@ STUDENT_RADIUS, TEACHER_RADIUS = 1.0, 0.9
 FILE = "geometry.json"
 
 
-class Geometry(_Result):
+class Geometry(ResultFile):
     """What `geometry.json` says: where each example's features lie, before fine-tuning (teacher) and after (student).
 
     `teacher` and `student` are t-SNE maps of one model each; `teacher_circle` and `student_circle` are a common map of

@@ -18,10 +18,10 @@ from rosewood.analysis.progress import progress_bar
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.errors import RunError
 from rosewood.modes import evaluating
-from rosewood.results import Count, Share, _Result, installed_versions
+from rosewood.results import Count, ResultFile, Share, installed_versions
 
 
-class Interpolation(_Result):
+class Interpolation(ResultFile):
     """What (1 - share) first + share second gives, heads included."""
 
     first: str

@@ -18,13 +18,13 @@ from rosewood.analysis.row_journal import RowJournal
 from rosewood.analysis.sharpness import Eigenvalue, Sharpness, sharpness_of, top_eigenvalue
 from rosewood.errors import RunError
 from rosewood.modes import evaluating
-from rosewood.results import Count, Share, _Result, installed_versions
+from rosewood.results import Count, ResultFile, Share, installed_versions
 
 PRETRAINED = "pre-trained"
 """What the landscape of the model that runs started from is called."""
 
 
-class Landscape(_Result):
+class Landscape(ResultFile):
     """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""
 
     name: str

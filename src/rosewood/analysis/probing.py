@@ -17,14 +17,14 @@ from sklearn.metrics import matthews_corrcoef
 from rosewood.errors import RunError
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.statistics import t_interval
-from rosewood.results import CellResult, Evaluation, SetResult, Share, _Part, _Result
+from rosewood.results import CellResult, Evaluation, ResultFile, ResultPart, SetResult, Share
 
 AGREEING, OPPOSED = ("train", "ambiguous"), ("disambiguating", "disambiguating-in-domain")
 """The splits of a probing task in which the two features always agree, and those in which they never do."""
 Correlation = Annotated[float, Field(ge=-1, le=1)]
 
 
-class ProbedRun(_Part):
+class ProbedRun(ResultPart):
     """One fine-tuned model."""
 
     label: str  # what the experiment calls the recipe
@@ -36,7 +36,7 @@ class ProbedRun(_Part):
     ambiguous_accuracy: Share | None  # the same with other words
 
 
-class ProbedRecipe(_Part):
+class ProbedRecipe(ResultPart):
     """The runs of one recipe on one task."""
 
     label: str
@@ -50,7 +50,7 @@ class ProbedRecipe(_Part):
     ambiguous_accuracy: Share | None
 
 
-class Probing(_Result):
+class Probing(ResultFile):
     """What `probing.json` says: every run, and what they come to."""
 
     model: str

@@ -8,10 +8,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rosewood.errors import RunError
-from rosewood.results import Count, _Part
+from rosewood.results import Count, ResultPart
 
 
-class FinishedRow(_Part):
+class FinishedRow(ResultPart):
     """A line of the journal."""
 
     fingerprint: str  # of everything that decides the values

@@ -16,13 +16,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from rosewood.analysis.excursion import weights_of
 from rosewood.flat import Flat, flat_like
 from rosewood.modes import evaluating
-from rosewood.results import Count, _Part
+from rosewood.results import Count, ResultPart
 
 RAYS = 360
 STEPS_ALONG_A_RAY = 200
 
 
-class Eigenvalue(_Part):
+class Eigenvalue(ResultPart):
     """The largest eigenvalue of the loss's Hessian; one lies within `residual` of the value, converged or not."""
 
     value: float
@@ -31,7 +31,7 @@ class Eigenvalue(_Part):
     converged: bool
 
 
-class Sharpness(_Part):
+class Sharpness(ResultPart):
     """The figures of one minimum; None where a loss was not finite, or where nothing was computed."""
 
     radius: float
