@@ -65,7 +65,7 @@ def test_it_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert calls == 3 + 3
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
     assert Interpolation.load(tmp_path / "again.json") == whole
-    with pytest.raises(RunError, match="a line between other models"):
+    with pytest.raises(RunError, match="holds results for other models"):
         interpolate(fixed_loss(1), fixed_loss(3), "a", "b", **QUICK, output=tmp_path / "again.json")
 
 

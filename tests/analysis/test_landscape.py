@@ -203,14 +203,31 @@ def test_other_settings_or_weights_never_mix(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     loss_landscape(fixed_loss(), "m", **QUICK, output=path)
     for loss, changes in ((fixed_loss(), {"seed": 1}), (fixed_loss(seed=1), {}), (fixed_loss(max_length=6), {})):
-        with pytest.raises(
-            RunError, match=r"m\.json holds the landscape of another model, other data or other settings"
-        ):
+        with pytest.raises(RunError, match=r"m\.json holds results for other models, on other data or with other set"):
             loss_landscape(loss, "m", **QUICK, **changes, output=path)
     path.unlink()
-    RowJournal(path, "other").append(0, [1.0])
+    other = RowJournal(path, "other")
+    other.begin()
+    other.append(0, [1.0])
     with pytest.raises(RunError, match=r"m\.journal belongs to a computation with other settings"):
         loss_landscape(fixed_loss(), "m", **QUICK, output=path)
     path.with_suffix(".journal").write_text("rubbish\n")
     with pytest.raises(RunError, match=r"m\.journal is damaged: delete it"):
         loss_landscape(fixed_loss(), "m", **QUICK, output=path)
+
+
+def test_what_could_not_be_kept_or_means_nothing_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = fixed_loss()
+
+    def worked(self: FixedLoss) -> Any:
+        raise AssertionError("work began")
+
+    monkeypatch.setattr(FixedLoss, "measure", worked)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write .*m\.journal: .*\. Choose another --output\."):
+        loss_landscape(loss, "m", **QUICK, output=tmp_path / "file" / "m.json")
+    for threshold in (0.0, -1.0, float("nan")):
+        with pytest.raises(RunError, match=r"expected a threshold above 0"):
+            loss_landscape(loss, "m", **(QUICK | {"threshold": threshold}))

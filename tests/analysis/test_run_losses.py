@@ -60,8 +60,10 @@ def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun) -> None:
         RunLosses([run, make_run("d", 2, status="interrupted")])
     with pytest.raises(RunError, match="got one twice"):
         RunLosses([run, run])
-    with pytest.raises(RunError, match=r"run\.json does not exist"):
+    with pytest.raises(RunError, match=r"model is not a run of Rosewood \(no run\.json\): expected the --output of a"):
         RunLosses([run, run / "model"])
+    with pytest.raises(RunError, match=r"elsewhere does not exist: expected the --output of a finished rosewood train"):
+        RunLosses([run, run / "elsewhere"])
 
 
 def test_runs_of_the_same_name_are_told_apart(make_run: MakeRun) -> None:

@@ -118,6 +118,12 @@ def test_what_cannot_be_drawn_is_refused_by_name(figure: go.Figure, path: str, m
     assert not list(tmp_path.iterdir())
 
 
+def test_a_place_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot write .*a\.json: .*\. Check the folder and the space left\."):
+        save(go.Figure(), tmp_path / "file" / "a.json")
+
+
 def luminance(colour: str) -> float:
     parts = np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)

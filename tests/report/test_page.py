@@ -64,6 +64,7 @@ def test_the_page_asks_for_nothing_from_elsewhere_and_runs_nothing_else(evil: st
     policy = next(a["content"] for _, a in outline(evil).elements if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert policy.endswith("base-uri 'none'; form-action 'none'")
 
 
 def test_headings_and_landmarks(evil: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reported_runs import write_run
+from rosewood.errors import RunError
 from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.report.subject import Subject, subject
 from rosewood.report.verdict import Verdict, verdict
@@ -79,3 +80,8 @@ def test_several_seeds_are_judged_over_seeds_in_both_directions(said) -> None:
     assert said(vanilla=[24], rose=[34, 35]).sentence == (
         "No difference from vanilla can be tested: it takes two seeds or more of both methods."
     )
+
+
+def test_a_baseline_that_is_not_there_is_refused(said) -> None:
+    with pytest.raises(RunError, match=r"no run was trained with nope: Known: rose, vanilla\."):
+        said("nope", vanilla=[20], rose=[25])

@@ -15,13 +15,14 @@ from sklearn.manifold import TSNE
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.analysis.finished_run import finished_run
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.modes import evaluating
 from rosewood.protocol import Batch, Output
-from rosewood.results import ResultFile, RunInfo
+from rosewood.results import ResultFile
 from rosewood.summary_vectors import SummaryVectors
 from rosewood.training.pretrained import load_pretrained
 
@@ -72,11 +73,7 @@ def geometry(
     the circle is not said: here both models' vectors, at length 1, share one t-SNE map, centred and then pushed out.
     """
     run = Path(run)
-    info = RunInfo.load(run / "run.json")
-    if info.status != "finished":
-        raise RunError(
-            f"{run} is not finished ({info.status}): continue it with rosewood train --output {run} --resume"
-        )
+    info = finished_run(run)
     task = load_task(run / "task.yaml")
     split = split or ("test" if "test" in task.splits else "validation")
     data = load_split(task, split, data_dir or info.data_dir, examples, seed)

@@ -8,32 +8,27 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
 from transformers import PreTrainedModel
 
 from rosewood.analysis.alike import check_alike, kind_of
 from rosewood.analysis.excursion import excursion, weights_of
 from rosewood.analysis.fixed_loss import FixedLoss
+from rosewood.analysis.measured import Measured
 from rosewood.analysis.progress import progress_bar
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.errors import RunError
 from rosewood.modes import evaluating
-from rosewood.results import Count, ResultFile, Share, installed_versions
+from rosewood.results import Share
 
 
-class Interpolation(ResultFile):
+class Interpolation(Measured):
     """What (1 - share) first + share second gives, heads included."""
 
     first: str
     second: str
-    source: str  # of the examples, in words
-    data: str  # fingerprint of the examples
-    examples: Count
-    fingerprint: str  # of both models, the examples and all settings
     shares: list[float]
     losses: list[float]
     accuracies: list[Share]
-    versions: dict[str, str] = Field(default_factory=installed_versions)
 
 
 def interpolate(
@@ -63,8 +58,8 @@ def interpolate(
     settings = [loss.fingerprint, other.fingerprint, first, second, source, shares]
     fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
     path = None if output is None else Path(output)
-    if path is not None and path.exists():
-        return _finished(path, fingerprint)
+    if (finished := Interpolation.finished(path, fingerprint)) is not None:
+        return finished
     journal = RowJournal(path, fingerprint)
     measured = _measure(loss, other, shares, journal, progress)
     result = Interpolation(
@@ -92,16 +87,6 @@ def line_shares(points: int, start: float, end: float) -> list[float]:
     return sorted({*even, *(share for share in (0.0, 1.0) if start <= share <= end)})
 
 
-def _finished(path: Path, fingerprint: str) -> Interpolation:
-    found = Interpolation.load(path)
-    if found.fingerprint != fingerprint:
-        raise RunError(
-            f"{path} holds a line between other models, on other data or with other settings: "
-            "choose another --output, or delete it."
-        )
-    return found
-
-
 def _check_buffers(model: PreTrainedModel, other: PreTrainedModel, first: str, second: str) -> None:
     """Statistics that are no weights, such as those of batch normalisation, have no place on a line."""
     own, theirs = dict(model.named_buffers()), dict(other.named_buffers())
@@ -113,7 +98,7 @@ def _check_buffers(model: PreTrainedModel, other: PreTrainedModel, first: str, s
 def _measure(
     loss: FixedLoss, other: FixedLoss, shares: list[float], journal: RowJournal, progress: bool
 ) -> list[list[float]]:
-    known = journal.read()
+    known = journal.begin()
     theirs = [parameter.data for parameter in weights_of(other.model)]
     with progress_bar(progress) as bar, evaluating(loss.model), excursion(loss.model) as trip:
         for place, share in enumerate(bar.track(shares, description="interpolate")):

@@ -7,31 +7,27 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import Field
 from rich.progress import Progress
 
 from rosewood.analysis.directions import Normalisation, random_directions
 from rosewood.analysis.excursion import excursion
 from rosewood.analysis.fixed_loss import FixedLoss
+from rosewood.analysis.measured import Measured
 from rosewood.analysis.progress import progress_bar
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.analysis.sharpness import Eigenvalue, Sharpness, sharpness_of, top_eigenvalue
 from rosewood.errors import RunError
 from rosewood.modes import evaluating
-from rosewood.results import Count, ResultFile, Share, installed_versions
+from rosewood.results import Share
 
 PRETRAINED = "pre-trained"
 """What the landscape of the model that runs started from is called."""
 
 
-class Landscape(ResultFile):
+class Landscape(Measured):
     """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""
 
     name: str
-    source: str  # of the examples, in words
-    data: str  # fingerprint of the examples
-    examples: Count
-    fingerprint: str  # of the model, the examples and all settings
     seed: int  # of the directions
     normalisation: Normalisation
     coordinates: list[float]
@@ -39,7 +35,6 @@ class Landscape(ResultFile):
     accuracy: Share  # in the centre
     sharpness: Sharpness
     note: str = ""
-    versions: dict[str, str] = Field(default_factory=installed_versions)
 
     @property
     def loss(self) -> float:
@@ -71,6 +66,8 @@ def loss_landscape(
     their size: the two directions and the weights on the way.
     """
     coordinates = grid_coordinates(points, radius)
+    if not threshold > 0:
+        raise RunError(f"expected a threshold above 0, a rise of the loss that bounds the basin; got {threshold}.")
     settings = [
         loss.fingerprint,
         name,
@@ -85,10 +82,10 @@ def loss_landscape(
     ]
     fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
     path = None if output is None else Path(output)
-    if path is not None and path.exists():
-        return _finished(path, fingerprint)
+    if (finished := Landscape.finished(path, fingerprint)) is not None:
+        return finished
     journal = RowJournal(path, fingerprint)
-    known = journal.read()
+    known = journal.begin()
     with progress_bar(progress) as bar, evaluating(loss.model):
         accuracy = loss.measure().accuracy
         losses = _grid(loss, coordinates, seed, normalisation, journal, known, bar, name)
@@ -120,16 +117,6 @@ def grid_coordinates(points: int, radius: float) -> list[float]:
     if not 0 < radius < float("inf"):
         raise RunError(f"expected a radius above 0, as a share of the weights' norms; got {radius}.")
     return [radius * (2 * place / (points - 1) - 1) for place in range(points)]
-
-
-def _finished(path: Path, fingerprint: str) -> Landscape:
-    found = Landscape.load(path)
-    if found.fingerprint != fingerprint:
-        raise RunError(
-            f"{path} holds the landscape of another model, other data or other settings: "
-            "choose another --output, or delete it."
-        )
-    return found
 
 
 def _grid(

@@ -26,11 +26,19 @@ class RowJournal:
         self.path = None if result is None else result.with_suffix(".journal")
         self._fingerprint = fingerprint
 
-    def read(self) -> dict[int, list[float]]:
-        """Row -> values; half a line, which a killed process may leave, is cut off."""
-        if self.path is None or not self.path.exists():
+    def begin(self) -> dict[int, list[float]]:
+        """What an earlier process has finished, row -> values; half a line, which it may have left, is cut off.
+
+        The file is made here, so that a place where nothing can be kept is found out before any work.
+        """
+        if self.path is None:
             return {}
-        text = self.path.read_bytes()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
+            text = self.path.read_bytes()
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror}. Choose another --output.") from error
         whole = text[: text.rfind(b"\n") + 1]
         try:
             rows = [FinishedRow.model_validate_json(line) for line in whole.splitlines()]
@@ -51,7 +59,6 @@ class RowJournal:
             return
         line = FinishedRow(fingerprint=self._fingerprint, row=row, values=values)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
                 file.write(line.model_dump_json().encode() + b"\n")
                 file.flush()

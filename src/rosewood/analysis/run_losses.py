@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.analysis.alike import check_alike, kind_on_disk
+from rosewood.analysis.finished_run import finished_run
 from rosewood.analysis.fixed_loss import FixedLoss
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, load_task
@@ -35,7 +36,7 @@ class RunLosses:
     ) -> None:
         """Task, data folder and text length are the first run's; without a split, its test or else validation data."""
         self.folders = dict(zip(run_names(runs), runs, strict=True))
-        self._infos = {name: _finished(folder) for name, folder in self.folders.items()}
+        self._infos = {name: finished_run(folder) for name, folder in self.folders.items()}
         check_alike({str(folder): kind_on_disk(folder / "model") for folder in runs})
         self._first = next(iter(self._infos.values()))
         self._task = load_task(runs[0] / "task.yaml")
@@ -66,14 +67,6 @@ class RunLosses:
 def _start(info: RunInfo, task: Task) -> tuple[Any, PreTrainedTokenizerBase]:
     disable_progress_bar()
     return load_pretrained(info.model, task, info.seed)
-
-
-def _finished(folder: Path) -> RunInfo:
-    info = RunInfo.load(folder / "run.json")
-    if info.status != "finished":
-        advice = f"continue it with rosewood train --output {folder} --resume"
-        raise RunError(f"{folder} is not finished ({info.status}): {advice}")
-    return info
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,9 +65,14 @@ def methods_table(
 ) -> Grid:
     """One row a method: its figures over seeds, marked where they are better than the baseline's."""
     methods = by_method(runs)
+    check_baseline(baseline, methods)
+    return _methods(methods, baseline, published or {})
+
+
+def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
+    """Refuse a baseline that is not among the methods."""
     if baseline is not None and baseline not in methods:
         raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
-    return _methods(methods, baseline, published or {})
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rosewood.durable import write_bytes_whole, write_whole
+from rosewood.durable import write_bytes_whole
 from rosewood.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,16 +29,22 @@ PAGE = """<!doctype html>
 def save(figure: go.Figure, path: Path | str) -> Path:
     """Write a figure in the format that the path's suffix names; the same figure gives the same bytes."""
     path = Path(path)
-    suffix = check_suffix(path)
-    if suffix == "html":
-        write_whole(path, page(figure))
-    elif suffix == "json":
-        write_whole(path, figure.to_json() + "\n")
-    else:
-        from rosewood.figures.picture import picture
-
-        write_bytes_whole(path, picture(figure, suffix))
+    content = _content(figure, check_suffix(path))
+    try:
+        write_bytes_whole(path, content)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
     return path
+
+
+def _content(figure: go.Figure, suffix: str) -> bytes:
+    if suffix == "html":
+        return page(figure).encode()
+    if suffix == "json":
+        return f"{figure.to_json()}\n".encode()
+    from rosewood.figures.picture import picture
+
+    return picture(figure, suffix)
 
 
 def check_suffix(path: Path) -> str:

@@ -11,7 +11,7 @@ from rosewood.analysis.curves import Curve, training_history
 from rosewood.analysis.landscape import Landscape
 from rosewood.attacks.search.outcome import REPORT, load_outcome
 from rosewood.data.tasks import load_task
-from rosewood.evaluation.comparison import Published
+from rosewood.evaluation.comparison import Published, check_baseline
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.table import grids
@@ -117,6 +117,7 @@ def subject(
     `landscape` is a folder that `rosewood landscape` wrote for some of them.
     """
     methods = by_method(runs)
+    check_baseline(baseline, methods)
     if baseline is None and BASELINE in methods and len(methods) > 1:
         baseline = BASELINE
     first = runs[0].evaluation
