@@ -13,7 +13,7 @@ from rosewood.analysis.landscape import Landscape, grid_coordinates
 from rosewood.analysis.sharpness import Eigenvalue, Sharpness
 from rosewood.figures import loss_along_the_line, loss_contours, loss_surfaces
 from rosewood.figures.landscape import contours_apart
-from rosewood.figures.picture import Drawing
+from rosewood.figures.picture import drawn
 from rosewood.figures.save import save
 
 
@@ -53,8 +53,7 @@ def test_contours_share_their_levels_and_wrap_after_four() -> None:
     figure = loss_contours([made_up(name, 1) for name in "abcde"])
     assert len({trace.contours.to_plotly_json()["size"] for trace in figure.data}) == 1
     assert figure.data[0].contours.size == pytest.approx(3 * 0.0625 / 20)
-    drawing = Drawing(figure)
-    drawing.draw()
+    drawing = drawn(figure)
     assert len(drawing.panels) == 5
     assert len(drawing.figure.axes) == 6, "one bar of colours for all"
 

@@ -11,7 +11,7 @@ import pytest
 from plotly.subplots import make_subplots
 
 from rosewood.errors import DataError
-from rosewood.figures.picture import Drawing
+from rosewood.figures.picture import drawn
 from rosewood.figures.save import SUFFIXES, save
 from rosewood.figures.style import PALETTE, SEQUENTIAL, styled
 
@@ -73,8 +73,7 @@ def test_pictures_say_what_the_figure_says(tmp_path: Path) -> None:
 
 
 def test_lines_error_bars_and_bars_stand_where_the_numbers_are() -> None:
-    drawing = Drawing(everything())
-    drawing.draw()
+    drawing = drawn(everything())
     line, _, (segments,) = drawing.panels["x", "y"].containers[0].lines
     assert line.get_xydata().tolist() == [[1, 1], [2, 4], [3, 9]]
     assert np.allclose([segment[:, 1] for segment in segments.get_segments()], [[0.7, 1.1], [3.8, 4.2], [8.9, 9.3]])
@@ -88,16 +87,14 @@ def test_lines_error_bars_and_bars_stand_where_the_numbers_are() -> None:
 
 def test_stacked_bars_stand_on_one_another() -> None:
     figure = go.Figure([go.Bar(x=["a", "b"], y=[1, 2]), go.Bar(x=["b"], y=[3])]).update_layout(barmode="stack")
-    drawing = Drawing(figure)
-    drawing.draw()
+    drawing = drawn(figure)
     assert [(bar.get_y(), bar.get_height()) for bar in drawing.panels["x", "y"].patches] == [(0, 1), (0, 2), (2, 3)]
 
 
 def test_surfaces_share_the_scale_of_a_colour_axis() -> None:
     figure = go.Figure([go.Heatmap(z=[[0, 1]], coloraxis="coloraxis")])
     figure.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": -1, "cmax": 7})
-    drawing = Drawing(figure)
-    drawing.draw()
+    drawing = drawn(figure)
     assert drawing.panels["x", "y"].collections[0].get_clim() == (-1, 7)
 
 
