@@ -47,6 +47,7 @@ def dress_scene(axes: Any, scene: Any) -> None:
         if axis.range is not None:
             getattr(axes, f"set_{name}lim")(axis.range)
         axes.tick_params(axis=name, labelsize=7)
+    axes.set_box_aspect(None, zoom=0.82)  # Matplotlib writes the numbers of the axes outside of the panel
     eye = scene.camera.eye
     if None not in (eye.x, eye.y, eye.z):
         axes.view_init(
