@@ -43,6 +43,7 @@ def test_uniformity_and_alignment_by_hand() -> None:
     own, others = alignments(UNIT, UNIT[[1, 0, 2]], np.array([0, 0, 1]))
     assert own == pytest.approx((0 + 0 + 1) / 3)
     assert others == pytest.approx(1.0), "the first two have each other's vector"
+    assert math.isnan(alignments(UNIT, UNIT, np.array([0, 1, 2]))[1]), "no class has two examples"
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def test_landscapes_of_runs_and_of_their_start(rosewood: Rosewood, make_run: Mak
     before = {path: path.read_bytes() for path in output.iterdir()}
     rosewood(*words, "--hessian-iterations", 2)
     assert {path: path.read_bytes() for path in output.iterdir()} == before
-    assert "another model, other data or other settings" in rosewood(*words, "--radius", 0.1, code=1)
+    assert "other models, on other data or with other settings" in rosewood(*words, "--radius", 0.1, code=1)
 
 
 def test_an_interrupted_landscape_says_how_to_go_on(
@@ -66,6 +66,8 @@ def test_the_line_between_two_runs(rosewood: Rosewood, make_run: MakeRun, tmp_pa
     assert (line.first, line.second, line.shares) == ("rose", "vanilla", [-0.5, 0.0, 0.5, 1.0, 1.5])
     for place, share in ((1, 0), (3, 1)):
         assert f"share {share}: loss {line.losses[place]:.4f}, accuracy {line.accuracies[place]:.1%}" in printed
+    assert "share -0.5" not in printed and "share 1.5" not in printed, "what is beyond the two is no barrier"
+    assert ("share 0.5" in printed) == (line.losses[2] > max(line.losses[1], line.losses[3]))
     assert {path.suffix for path in (tmp_path / "line").iterdir()} == {".json", ".html", ".png", ".svg"}
 
 

@@ -140,10 +140,10 @@ def uniformity(vectors: Floats) -> float:
 
 
 def alignments(teacher: Floats, student: Floats, classes: NDArray[np.int64]) -> tuple[float, float]:
-    """The mean cosine of the two vectors of an example, and of those of different examples of a class."""
+    """The mean cosine of the two vectors of an example, and of those of different examples of a class, NaN if none."""
     cosines = teacher @ student.T
     others = (classes[:, None] == classes[None, :]) & ~np.eye(len(classes), dtype=bool)
-    return float(np.diag(cosines).mean()), float(cosines[others].mean()) if others.any() else 0.0
+    return float(np.diag(cosines).mean()), float(cosines[others].mean()) if others.any() else float("nan")
 
 
 def _mapped(teacher: Floats, student: Floats, classes: NDArray[np.int64], seed: int) -> dict[str, Any]:
