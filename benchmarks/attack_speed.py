@@ -40,7 +40,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.trigram import Trigram
 from rosewood.data.words import Words
 from rosewood.evaluation.classifier import load_classifier
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.protocol import Attack
 from rosewood.recipe import build_component
 from rosewood.scoring import Row, Scorer

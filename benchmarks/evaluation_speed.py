@@ -37,7 +37,7 @@ from rosewood.evaluation.outside import telling_sets
 from rosewood.evaluation.plan import plan_of_suite
 from rosewood.evaluation.predict import Question
 from rosewood.evaluation.sets import load_sets
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 
 BATCH = 64
 

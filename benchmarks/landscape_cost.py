@@ -26,7 +26,7 @@ from rosewood.analysis.fixed_loss import FixedLoss
 from rosewood.analysis.landscape import grid_coordinates
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.analysis.run_losses import RunLosses
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 
 
 @torch.inference_mode()

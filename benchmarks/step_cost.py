@@ -27,9 +27,9 @@ from rich.table import Table
 from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
-from rosewood.attached import attach
 from rosewood.data.alignment import SUBSTITUTES
 from rosewood.data.models import resolve_model
+from rosewood.model.attached import attach
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer

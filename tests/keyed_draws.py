@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rosewood import draws
+from rosewood.tensors import draws
 
 
 @contextmanager

@@ -10,11 +10,8 @@ import rosewood
 
 ROOT = Path(rosewood.__file__).parent
 COMPONENTS = (
-    *("objectives", "perturbations", "selections", "anchors", "candidates", "divergence", "model_dropout", "protocol"),
-    *("flat", "importance", "automatic_threshold", "order_statistics", "processes", "shards"),
-    *("draws", "modes", "sites", "sixteen_bits", "slopes"),
-    *("pretrained_part", "predictions", "gradient_sketch", "adapters"),
-    *("attached", "feature_file", "lent_weights", "summary_vectors"),
+    *("objectives", "perturbations", "selections", "anchors"),
+    *("protocol", "processes", "model", "tensors"),
 )
 # From the top down; a module may import whatever stands in a lower row.
 LAYERS: list[tuple[str, ...]] = [

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rosewood.attached import is_attached
 from rosewood.data.words import WORD
-from rosewood.shards import norms, whole
+from rosewood.model.attached import is_attached
+from rosewood.tensors.shards import norms, whole
 
 if TYPE_CHECKING:
     from rosewood.attacks.search.questions import Search, Target
@@ -31,7 +31,7 @@ Batch = Mapping[str, Any]
 class Output(NamedTuple):
     """One pass of the model over a batch: the task loss, a mean over its predictions, and the logits.
 
-    A prediction is an example, or a token where tokens have labels; `rosewood.predictions` says which are counted.
+    A prediction is an example, or a token where tokens have labels; `model.predictions` says which are counted.
     """
 
     loss: Tensor
@@ -296,7 +296,7 @@ class Anchor(Component):
         return None
 
     def modules(self, model: nn.Module, seed: int) -> nn.Module | None:
-        """What is trained beside the model and no part of it afterwards; `rosewood.attached` says where it is found."""
+        """What is trained beside the model and no part of it afterwards; `model.attached` says where it is found."""
         return None
 
     def start(self, run: Run) -> Tether:

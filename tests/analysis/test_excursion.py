@@ -12,7 +12,7 @@ from rosewood.analysis import excursion as place
 from rosewood.analysis.directions import random_directions
 from rosewood.analysis.excursion import excursion
 from rosewood.analysis.landscape import loss_landscape
-from rosewood.flat import Flat, flat_like
+from rosewood.tensors.flat import Flat, flat_like
 from tiny_losses import fixed_loss
 from tiny_text import tiny_classifier
 

@@ -15,12 +15,12 @@ from transformers import BertForSequenceClassification, TrainerCallback
 from architectures import t5_encoder
 from replay import Batch, replay, same_weights
 from rosewood.anchors.informative import InformativeTether, Projections, info_nce
-from rosewood.attached import is_attached
-from rosewood.candidates import candidate_names
 from rosewood.errors import RecipeError
-from rosewood.feature_file import row_keys
-from rosewood.pretrained_part import pretrained_names
+from rosewood.model.attached import is_attached
+from rosewood.model.candidates import candidate_names
+from rosewood.model.pretrained_part import pretrained_names
 from rosewood.recipe import Recipe, build_recipe, load_recipe
+from rosewood.tensors.feature_file import row_keys
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 from tiny_lora import moved, tiny_lora

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from rosewood.recipe import load_recipe, recipe_names
-from rosewood.shards import whole
+from rosewood.tensors.shards import whole
 from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, tiny_bert, trained
 from tiny_lora import tiny_lora

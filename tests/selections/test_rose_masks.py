@@ -10,11 +10,11 @@ import torch
 from scipy.stats import entropy
 from torch import Tensor
 
-from rosewood.divergence import symmetric_kl
 from rosewood.errors import RecipeError
 from rosewood.protocol import Progress, Readings, Run, stacked_norms
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.selections.rose import Rose, RoseSelector
+from rosewood.tensors.divergence import symmetric_kl
 from tiny import tiny_bert
 
 NAMES = ["a", "b", "c", "d", "e"]

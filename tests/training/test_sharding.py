@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rosewood.errors import RecipeError, RunError
 from rosewood.recipe import load_recipe
-from rosewood.shards import whole
+from rosewood.tensors.shards import whole
 from rosewood.training.trainer import RobustTrainer
 from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, arguments, tiny_bert, trained

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.analysis.excursion import weights_of
-from rosewood.flat import Flat, flat_like
+from rosewood.tensors.flat import Flat, flat_like
 
 Normalisation = Literal["filter", "whole"]
 TINY = 1e-10

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.errors import RunError
-from rosewood.flat import Flat, flat_like
+from rosewood.tensors.flat import Flat, flat_like
 
 
 class Excursion:

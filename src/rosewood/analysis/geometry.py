@@ -20,10 +20,10 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
+from rosewood.model.summary_vectors import SummaryVectors
 from rosewood.protocol import Batch, Output
 from rosewood.results import ResultFile
-from rosewood.summary_vectors import SummaryVectors
 from rosewood.training.pretrained import load_pretrained
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from rosewood.analysis.progress import progress_bar
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.analysis.sharpness import Eigenvalue, Sharpness, sharpness_of, top_eigenvalue
 from rosewood.errors import RunError
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.results import Share
 
 PRETRAINED = "pre-trained"

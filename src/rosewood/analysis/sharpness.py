@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rosewood.analysis.excursion import weights_of
-from rosewood.flat import Flat, flat_like
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.results import Count, ResultPart
+from rosewood.tensors.flat import Flat, flat_like
 
 RAYS = 360
 STEPS_ALONG_A_RAY = 200

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.divergence import divergence_problems, symmetric_kl
-from rosewood.lent_weights import LentWeights
+from rosewood.model.lent_weights import LentWeights
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
-from rosewood.shards import cut, parts, whole
+from rosewood.tensors.divergence import divergence_problems, symmetric_kl
+from rosewood.tensors.shards import cut, parts, whole
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

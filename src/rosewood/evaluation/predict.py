@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.evaluation.features import HeadInputs, output_layer
 from rosewood.evaluation.prediction_cache import PredictionCache
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.scoring import Row, Scorer
 
 Floats = NDArray[np.float32]

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from rosewood.data.loading import load_split
 from rosewood.evaluation.predict import predict
-from rosewood.pretrained_part import pretrained_names
+from rosewood.model.pretrained_part import pretrained_names
 from rosewood.results import Evaluation, Moment
 from rosewood.training.plan import Plan
 from rosewood.training.pretrained import load_pretrained

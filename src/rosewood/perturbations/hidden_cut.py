@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood import draws
+from rosewood.model.sites import FeedForwards, ffn_problems, real_tokens
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
-from rosewood.sites import FeedForwards, ffn_problems, real_tokens
+from rosewood.tensors import draws
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

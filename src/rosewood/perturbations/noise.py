@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood import draws
+from rosewood.model.sites import Place, Site, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
-from rosewood.sites import Place, Site, site_problems
+from rosewood.tensors import draws
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

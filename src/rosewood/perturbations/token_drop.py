@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from rosewood import draws
+from rosewood.model.sites import Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
-from rosewood.sites import Site, real_tokens, site_problems
+from rosewood.tensors import draws
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

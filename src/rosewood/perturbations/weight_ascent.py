@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from rosewood.model.sites import word_embedding
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run, stacked_norms
-from rosewood.shards import parts, replaced
-from rosewood.sites import word_embedding
+from rosewood.tensors.shards import parts, replaced
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -11,14 +11,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.candidates import candidate_names, present_masks
 from rosewood.errors import RecipeError
-from rosewood.flat import flat_like
-from rosewood.importance import SquaredGradients
-from rosewood.order_statistics import upper_threshold
+from rosewood.model.candidates import candidate_names, present_masks
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
-from rosewood.shards import all_elements, keep_own, parts
-from rosewood.sixteen_bits import LEVELS, LOWEST, SixteenBits
+from rosewood.tensors.flat import flat_like
+from rosewood.tensors.importance import SquaredGradients
+from rosewood.tensors.order_statistics import upper_threshold
+from rosewood.tensors.shards import all_elements, keep_own, parts
+from rosewood.tensors.sixteen_bits import LEVELS, LOWEST, SixteenBits
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -37,7 +37,7 @@ class ChildTuning(Selection):
     examples, and each tensor's gradient is clipped to norm 1 before. A batch is that of an optimiser step.
 
     Deviations:
-    - D's candidates are found by structure instead of by "layer" in the name, see `rosewood.candidates`; biases are
+    - D's candidates are found by structure instead of by "layer" in the name, see `model.candidates`; biases are
       among them. F masks everything. `parameters`, a regular expression, replaces both.
     - F's probability has a resolution of 2^-16, because sixteen random bits decide over a weight: drawing them is
       most of what F costs. The gradient is divided by the probability that is really used.

@@ -12,13 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.automatic_threshold import ONE_IN, RULES, RuleName, keep_low
-from rosewood.candidates import candidate_names
-from rosewood.divergence import divergence_problems, symmetric_kl
 from rosewood.errors import RecipeError
-from rosewood.gradient_sketch import GradientSketch, sketch_problems
-from rosewood.model_dropout import DropoutSetting, dropout_sites, has_dropout
-from rosewood.order_statistics import five_numbers, keep_between
+from rosewood.model.candidates import candidate_names
+from rosewood.model.model_dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
     Batch,
     Call,
@@ -36,7 +32,11 @@ from rosewood.protocol import (
     flat_magnitudes,
     stacked_norms,
 )
-from rosewood.shards import cut
+from rosewood.tensors.automatic_threshold import ONE_IN, RULES, RuleName, keep_low
+from rosewood.tensors.divergence import divergence_problems, symmetric_kl
+from rosewood.tensors.gradient_sketch import GradientSketch, sketch_problems
+from rosewood.tensors.order_statistics import five_numbers, keep_between
+from rosewood.tensors.shards import cut
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -66,11 +66,11 @@ class Rose(Selection):
     - The code hard-codes 1 - beta1 = 0.1; here it follows the optimiser.
     - 0/0 counts as risk 0 and x/0 as infinite; thresholds are order statistics, which select the same tensors as
       interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
-    - Candidates: see `rosewood.candidates`.
+    - Candidates: see `rosewood.model.candidates`.
 
     The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
     number, `keep_quantile` takes the name of a rule that finds it anew in each step's risks, separately for each order:
-    `otsu` (also `auto`), `outliers` or `gap`; see `rosewood.automatic_threshold`.
+    `otsu` (also `auto`), `outliers` or `gap`; see `rosewood.tensors.automatic_threshold`.
 
     Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
     - `probe_fraction` reads it on this part of each batch, evenly spaced rows and at least one. The two passes are
@@ -78,7 +78,7 @@ class Rose(Selection):
       objective.passes=1 with it, since the loss has no more use for a second pass.
     - `probe_every` reads it in every k-th step and keeps the risks in between, where a step costs what the loss does.
     - `risk_sketch` estimates the norms from this many random directions of each layer's outputs
-      (`rosewood.gradient_sketch`), so that the divergence goes back to the inputs and forms no weight gradient. The
+      (`tensors.gradient_sketch`), so that the divergence goes back to the inputs and forms no weight gradient. The
       directions stay the same throughout a stage.
     """
 

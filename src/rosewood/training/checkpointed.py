@@ -15,7 +15,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from rosewood.durable import UNFINISHED, staged, staged_path
 from rosewood.errors import RunError
-from rosewood.shards import are_divided
+from rosewood.tensors.shards import are_divided
 from rosewood.training.checkpoint import (
     CHECKSUMS,
     NoGoodCheckpointError,

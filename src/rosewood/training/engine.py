@@ -27,7 +27,7 @@ from rosewood.protocol import (
     Tether,
 )
 from rosewood.recipe import Recipe, Stage
-from rosewood.shards import divide, parts
+from rosewood.tensors.shards import divide, parts
 from rosewood.training.gradients import TOTAL, Gradients
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.watch import Watch

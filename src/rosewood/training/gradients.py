@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rosewood.processes import average_, completed
 from rosewood.protocol import Term, stacked_norms
-from rosewood.shards import gradients
+from rosewood.tensors.shards import gradients
 
 TOTAL = "total"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel
 
-from rosewood.adapters import encoder
 from rosewood.errors import RunError
+from rosewood.model.adapters import encoder
 from rosewood.results import Lora
 
 if TYPE_CHECKING:

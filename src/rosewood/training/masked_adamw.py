@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from rosewood.shards import parts
+from rosewood.tensors.shards import parts
 
 
 class _Slice(NamedTuple):

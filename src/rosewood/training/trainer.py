@@ -18,14 +18,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import get_scheduler
 
-from rosewood.attached import attach, detach
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RunError
-from rosewood.predictions import Predictions
+from rosewood.model.attached import attach, detach
+from rosewood.model.predictions import Predictions
 from rosewood.processes import average_
 from rosewood.protocol import Anchor, Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.shards import whole
+from rosewood.tensors.shards import whole
 from rosewood.training.arguments import (
     check_deepspeed,
     check_fsdp,

@@ -18,7 +18,7 @@ from rosewood.attacks.search.engine import run
 from rosewood.attacks.search.resources import Resources
 from rosewood.data.model_identity import of_model
 from rosewood.data.words import Words
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.protocol import Attack
 from rosewood.results import AttackedExample
 from rosewood.scoring import Scorer

@@ -27,7 +27,7 @@ from rosewood.attacks.search.questions import Floats, Search, Target
 from rosewood.attacks.search.resources import Resources
 from rosewood.data.words import Words
 from rosewood.errors import closest
-from rosewood.modes import evaluating
+from rosewood.model.modes import evaluating
 from rosewood.protocol import Attack
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
 from rosewood.scoring import Row, Scorer

@@ -9,11 +9,11 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from rosewood.adapters import change_problems, encoder, low_rank_changes
 from rosewood.anchors.l2_sp import squared_product_norm
+from rosewood.model.adapters import change_problems, encoder, low_rank_changes
 from rosewood.protocol import stacked_norms
 from rosewood.recipe import Recipe
-from rosewood.shards import divided
+from rosewood.tensors.shards import divided
 from rosewood.training.watch import Watch
 from rosewood.training.watches.layers import layers_of
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from rosewood.divergence import divergence_problems
-from rosewood.draws import forked
-from rosewood.model_dropout import has_dropout
+from rosewood.model.model_dropout import has_dropout
 from rosewood.processes import rank, sum_
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
+from rosewood.tensors.divergence import divergence_problems
+from rosewood.tensors.draws import forked
 from rosewood.training.watch import Watch
 
 if TYPE_CHECKING:

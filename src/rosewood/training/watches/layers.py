@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from rosewood.adapters import encoder, without_adapter
-from rosewood.candidates import block_prefixes
+from rosewood.model.adapters import encoder, without_adapter
+from rosewood.model.candidates import block_prefixes
 
 
 def layers_of(model: nn.Module) -> dict[str, tuple[str, str]]:

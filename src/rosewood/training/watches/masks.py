@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rosewood.protocol import Masks, Risks
 from rosewood.recipe import Recipe
-from rosewood.shards import sums
+from rosewood.tensors.shards import sums
 from rosewood.training.watch import Watch
 from rosewood.training.watches.layers import layers_of
 

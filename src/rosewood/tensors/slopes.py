@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rosewood.protocol import stacked_norms
-from rosewood.shards import gradients
+from rosewood.tensors.shards import gradients
 
 LossScale = Callable[[Tensor], Tensor]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from rosewood.flat import flat_like
 from rosewood.processes import average_
 from rosewood.protocol import Batch, Call, stacked_norms
-from rosewood.shards import part, parts
-from rosewood.slopes import LossScale, slopes
+from rosewood.tensors.flat import flat_like
+from rosewood.tensors.shards import part, parts
+from rosewood.tensors.slopes import LossScale, slopes
 
 
 class SquaredGradients:

@@ -7,8 +7,8 @@ from collections.abc import Container, Sequence
 
 from torch import Tensor, nn
 
-from rosewood.attached import is_attached
 from rosewood.errors import RecipeError
+from rosewood.model.attached import is_attached
 from rosewood.protocol import Masks
 
 

@@ -19,12 +19,12 @@ from torch.utils.hooks import RemovableHandle
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
-from rosewood.adapters import virtual_token_problems
-from rosewood.candidates import block_prefixes
-from rosewood.draws import forked
 from rosewood.errors import RunError
+from rosewood.model.adapters import virtual_token_problems
+from rosewood.model.candidates import block_prefixes
 from rosewood.protocol import Batch
-from rosewood.shards import break_off
+from rosewood.tensors.draws import forked
+from rosewood.tensors.shards import break_off
 
 Change = Callable[[Tensor], Tensor]  # (batch, tokens, hidden) -> the same
 LayerChange = Callable[[int, Tensor, Tensor], Tensor]  # layer, output, attention (batch, heads, queries, keys)

@@ -9,9 +9,9 @@ import transformers as hf
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from rosewood.divergence import symmetric_kl
-from rosewood.predictions import Predictions
+from rosewood.model.predictions import Predictions
 from rosewood.protocol import Output
+from rosewood.tensors.divergence import symmetric_kl
 from tiny import TinyData, tiny_bert
 from tiny_tasks import TASKS, Task, language_model, text_predictions, token_classifier, token_predictions
 

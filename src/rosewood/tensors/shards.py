@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from rosewood.flat import Flat
+from rosewood.tensors.flat import Flat
 
 
 def are_divided(tensors: Iterable[Tensor]) -> bool:

@@ -7,10 +7,10 @@ import torch
 from torch.utils.data import default_collate
 
 from architectures import ARCHITECTURES, EosData, PaddedEosData, t5_encoder
-from rosewood.adapters import encoder
 from rosewood.errors import RunError
+from rosewood.model.adapters import encoder
+from rosewood.model.summary_vectors import SummaryVectors
 from rosewood.protocol import Output
-from rosewood.summary_vectors import SummaryVectors
 from tiny import tiny_bert
 from tiny_lora import tiny_lora
 

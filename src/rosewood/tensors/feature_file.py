@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rosewood.model.sites import real_tokens
 from rosewood.protocol import Batch
-from rosewood.sites import real_tokens
 
 KEY_BYTES = 16
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.loss.loss_utils import ForCausalLMLoss
 
+from rosewood.model.sites import real_tokens
 from rosewood.protocol import Batch, Output
-from rosewood.sites import real_tokens
 
 IGNORED = -100  # the label of what a loss does not count, as everywhere in PyTorch and transformers
 

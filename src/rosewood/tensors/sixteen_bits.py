@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rosewood.shards import cut
+from rosewood.tensors.shards import cut
 
 LEVELS = 2**16
 LOWEST = -(2**15)

@@ -9,7 +9,7 @@ import transformers as hf
 from scipy.special import expit, rel_entr, softmax
 from torch import Tensor
 
-from rosewood.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
+from rosewood.tensors.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
 from tiny import tiny_bert
 
 Z = np.random.default_rng(0).normal(size=(2, 6, 3)) * 3

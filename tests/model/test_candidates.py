@@ -7,8 +7,8 @@ from torch import nn
 
 from architectures import ARCHITECTURES, bert, roberta
 from rose_oracle import bert_candidates
-from rosewood.candidates import candidate_names
 from rosewood.errors import RecipeError
+from rosewood.model.candidates import candidate_names
 
 # Where the repeated blocks of each architecture are, read off its definition by hand.
 BLOCKS = {

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rosewood.automatic_threshold import RULES, RuleName, keep_low
+from rosewood.tensors.automatic_threshold import RULES, RuleName, keep_low
 from slow_thresholds import slowly_kept
 
 INF = math.inf

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from rosewood.shards import parts, replaced
+from rosewood.tensors.shards import parts, replaced
 
 
 class LentWeights:

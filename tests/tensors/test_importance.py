@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import distributed, multiprocessing, nn
 
-from rosewood.importance import SquaredGradients
 from rosewood.protocol import Output
+from rosewood.tensors.importance import SquaredGradients
 
 
 class Lines(nn.Module):

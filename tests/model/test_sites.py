@@ -12,8 +12,8 @@ from torch.utils.data import default_collate
 
 from architectures import ARCHITECTURES, EosData
 from rosewood.errors import RunError
-from rosewood.model_dropout import DropoutSetting
-from rosewood.sites import FeedForwards, Place, Site, ffn_problems, real_tokens, site_problems
+from rosewood.model.model_dropout import DropoutSetting
+from rosewood.model.sites import FeedForwards, Place, Site, ffn_problems, real_tokens, site_problems
 from tiny import tiny_bert
 
 SITES: list[Place] = ["words", "encoder"]

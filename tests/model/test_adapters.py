@@ -14,16 +14,16 @@ from torch import nn
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 import rosewood
-from rosewood.adapters import encoder, low_rank_changes, without_adapter
-from rosewood.candidates import candidate_names
 from rosewood.errors import RecipeError, RunError
-from rosewood.model_dropout import dropout_sites
+from rosewood.model.adapters import encoder, low_rank_changes, without_adapter
+from rosewood.model.candidates import candidate_names
+from rosewood.model.model_dropout import dropout_sites
+from rosewood.model.pretrained_part import pretrained_names
+from rosewood.model.sites import FeedForwards, Place, Site
 from rosewood.perturbations.weight_ascent import WeightAscent
-from rosewood.pretrained_part import pretrained_names
 from rosewood.protocol import Run
 from rosewood.recipe import load_recipe
 from rosewood.results import Lora
-from rosewood.sites import FeedForwards, Place, Site
 from rosewood.training.lora import with_adapter
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert, trained

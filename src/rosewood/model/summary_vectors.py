@@ -7,10 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from rosewood.adapters import encoder, without_adapter
 from rosewood.errors import RunError
+from rosewood.model.adapters import encoder, without_adapter
+from rosewood.model.sites import real_tokens
 from rosewood.protocol import Batch, Call, Output
-from rosewood.sites import real_tokens
 
 Feature = Literal["pooler", "token"]
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from rosewood.adapters import encoder, low_rank_changes
-from rosewood.attached import is_attached
 from rosewood.errors import RunError
+from rosewood.model.adapters import encoder, low_rank_changes
+from rosewood.model.attached import is_attached
 from rosewood.protocol import Run, Tether, stacked_norms
-from rosewood.shards import divided
+from rosewood.tensors.shards import divided
 
 
 def pretrained_names(model: nn.Module) -> list[str]:
