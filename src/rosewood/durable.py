@@ -24,6 +24,14 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def append_line(path: Path, text: str) -> None:
+    """Add a line to a file and wait until it is on the disk."""
+    with path.open("ab") as file:
+        file.write(text.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one, never half of one."""
     write_bytes_whole(path, text.encode("utf-8"))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from rosewood.durable import write_whole
+from rosewood.durable import append_line, write_whole
 from rosewood.errors import RunError
 
 Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
@@ -46,6 +46,17 @@ class ResultPart(BaseModel):
 
     # A diverged run has a loss of NaN or infinity: as strings they stay valid JSON and load again.
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+def append(path: Path, part: ResultPart) -> None:
+    """Add a line to a journal that a killed process goes on with, or say why that cannot be done."""
+    try:
+        append_line(path, part.model_dump_json())
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path}: {error.strerror}. Check the folder and the space left; "
+            "the same command then goes on where this one ended."
+        ) from error
 
 
 class ResultFile(ResultPart):

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rosewood.errors import RunError
-from rosewood.results import Count, ResultPart
+from rosewood.results import Count, ResultPart, append
 
 
 class FinishedRow(ResultPart):
@@ -55,19 +55,8 @@ class RowJournal:
 
     def append(self, row: int, values: list[float]) -> None:
         """Add a row and wait until it is on the disk."""
-        if self.path is None:
-            return
-        line = FinishedRow(fingerprint=self._fingerprint, row=row, values=values)
-        try:
-            with self.path.open("ab") as file:
-                file.write(line.model_dump_json().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(
-                f"cannot write {self.path}: {error.strerror}. Check the folder and the space left; "
-                "the same command then goes on where this one ended."
-            ) from error
+        if self.path is not None:
+            append(self.path, FinishedRow(fingerprint=self._fingerprint, row=row, values=values))
 
     def remove(self) -> None:
         """Forget everything, once it is in the result."""

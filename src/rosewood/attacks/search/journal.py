@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from itertools import count
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from rosewood.errors import RunError
-from rosewood.results import FinishedBlock
+from rosewood.results import FinishedBlock, append
 
 PATTERN = "journal-*.jsonl"
 
@@ -40,16 +39,7 @@ class Journal:
 
     def append(self, block: FinishedBlock) -> None:
         """Add a block and wait until it is on the disk."""
-        try:
-            with self._path.open("ab") as file:
-                file.write(block.model_dump_json().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(
-                f"cannot write {self._path}: {error.strerror}. Check the folder and the space left; "
-                "the same command then goes on where this one ended."
-            ) from error
+        append(self._path, block)
 
     def remove(self) -> None:
         """Forget everything, once it is in the result."""
