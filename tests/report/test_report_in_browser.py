@@ -17,8 +17,17 @@ from rosewood.report.subject import subject
 DRAWN = """
     const done = arguments[arguments.length - 1];
     const places = [...document.querySelectorAll(".chart")];
-    const all = () => places.every((each) => each.querySelector("svg .trace, svg .hm image, svg .contour"));
-    const look = () => (all() ? done(places.length) : setTimeout(look, 50));
+    const empty = () => places.find((each) => !each.querySelector("svg .trace, svg .hm image, svg .contour"));
+    const finish = () => (scrollTo({ top: 0, behavior: "instant" }), done(places.length));
+    const look = () => (empty() ? (scroll(empty()), setTimeout(look, 50)) : finish());
+    const scroll = (place) => place.scrollIntoView({ behavior: "instant" });
+    look();
+"""
+BEGUN = """
+    const done = arguments[arguments.length - 1];
+    const places = [...document.querySelectorAll(".chart")];
+    const count = () => places.filter((each) => each.querySelector(".main-svg")).length;
+    const look = () => (count() ? done([places.length, count()]) : setTimeout(look, 50));
     look();
 """
 STYLE = "return getComputedStyle(document.querySelector(arguments[0])).getPropertyValue(arguments[1])"
@@ -39,7 +48,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(browser: Browser) -> int:  # noqa: F811
-    """How many charts there are, once all of them are drawn."""
+    """How many charts there are, once a reader has scrolled to all of them."""
     return int(browser.driver.execute_async_script(DRAWN))
 
 
@@ -76,6 +85,14 @@ def test_on_a_desk_by_day(browser: Browser, page: Path) -> None:  # noqa: F811
     check_page(browser, DESKTOP[0])
     assert lightness(browser, "body", "background-color") > 200
     assert lightness(browser, ".chart .ytick text", "fill") < 130
+
+
+def test_charts_are_drawn_when_a_reader_comes_near(browser: Browser, page: Path) -> None:  # noqa: F811
+    browser.open(page, PHONE)
+    charts, begun = browser.driver.execute_async_script(BEGUN)
+    assert 0 < begun < charts / 2
+    assert drawn(browser) == charts
+    assert browser.complaints() == []
 
 
 def test_what_the_data_say_is_shown_and_not_run(browser: Browser, page: Path) -> None:  # noqa: F811

@@ -10,13 +10,15 @@
     Plotly.newPlot(place, figure.data, figure.layout, { responsive: true, displayModeBar: false, scrollZoom: false });
   };
 
-  // One at a time and from the top, so that the page answers while the rest is drawn.
-  const drawFrom = (number) => {
-    if (number === places.length) return;
-    draw(places[number]);
-    setTimeout(drawFrom, 0, number + 1);
+  // A chart is drawn a screen before it is reached, so that the page opens at once however many it has.
+  const near = (entries) => {
+    for (const { target } of entries.filter((each) => each.isIntersecting)) {
+      watcher.unobserve(target);
+      draw(target);
+    }
   };
-  drawFrom(0);
+  const watcher = new IntersectionObserver(near, { rootMargin: "100%" });
+  places.forEach((place) => watcher.observe(place));
 
   // Paper is narrower than most screens, and layout for it comes too late for the charts to ask.
   const resize = (size) => places.forEach((place) => Plotly.relayout(place, size(place)));
