@@ -19,8 +19,10 @@ from tiny import TinyData, arguments, tiny_bert
 LABELS = st.lists(st.integers(0, 3), min_size=1, max_size=90)
 
 
-def order_of(labels: list[int], kind: Any, batch: int, seed: int = 0, epoch: int = 0) -> list[int]:
-    sampler = ClassSampler(labels, kind, batch, seed)
+def order_of(
+    labels: list[int], kind: Any, batch: int, seed: int = 0, epoch: int = 0, lengths: list[int] | None = None
+) -> list[int]:
+    sampler = ClassSampler(labels, kind, batch, seed, lengths)
     sampler.set_epoch(epoch)
     assert len(sampler) == len(labels)
     return list(sampler)
@@ -31,10 +33,11 @@ def order_of(labels: list[int], kind: Any, batch: int, seed: int = 0, epoch: int
 def test_every_example_once_in_an_order_of_seed_and_epoch(
     labels: list[int], kind: str, batch: int, seed: int, epoch: int
 ) -> None:
-    order = order_of(labels, kind, batch, seed, epoch)
-    assert sorted(order) == list(range(len(labels)))
-    torch.rand(3)
-    assert order_of(labels, kind, batch, seed, epoch) == order
+    for lengths in (None, [7 * i % 13 for i in range(len(labels))]):
+        order = order_of(labels, kind, batch, seed, epoch, lengths)
+        assert sorted(order) == list(range(len(labels)))
+        torch.rand(3)
+        assert order_of(labels, kind, batch, seed, epoch, lengths) == order
 
 
 @settings(max_examples=60, deadline=None)
@@ -71,6 +74,24 @@ def test_one_class_a_batch_and_what_is_left_over_last(labels: list[int], batch: 
     assert len(order) - full * batch == sum(count % batch for count in Counter(labels).values())
 
 
+@pytest.mark.parametrize("kind", ["stratified", "one_class"])
+def test_batches_of_similar_length_hold_the_classes_they_should(kind: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = [i % 3 for i in range(480)]
+    lengths = torch.randint(1, 100, (480,), generator=generator).tolist()
+    order = order_of(labels, kind, 12, lengths=lengths)
+    batches = [order[i : i + 12] for i in range(0, 480, 12)]
+    expected = [4, 4, 4] if kind == "stratified" else [12]
+    full = [batch for batch in batches if sorted(Counter(labels[i] for i in batch).values()) == expected]
+    assert len(full) >= len(batches) - (0 if kind == "stratified" else 1)  # 160 of a class: 13 batches, and 4 left over
+    spans = [max(lengths[i] for i in batch) - min(lengths[i] for i in batch) for batch in full]
+    assert sum(spans) / len(spans) < 15, "of 98"
+    longest = [max(lengths[i] for i in batch) for batch in batches]
+    assert longest != sorted(longest, reverse=True), "length does not follow the schedule"
+    if kind == "stratified":
+        assert longest[0] == max(longest), "running out of memory happens at once"
+
+
 def test_epochs_and_seeds_differ_and_classes_take_turns() -> None:
     labels = [0] * 64 + [1] * 64
     for kind in ("stratified", "one_class"):
@@ -89,6 +110,11 @@ def test_the_trainer_asks_for_it(tmp_path: Path) -> None:
         args = arguments(tmp_path, seed=3, data_seed=4, train_sampling_strategy="group_by_length")
         trainer = RobustTrainer(model=tiny_bert(), args=args, train_dataset=data, recipe="informative")
         assert list(trainer._get_train_sampler()) == order_of(labels, "stratified", 4, seed=4)
+        if isinstance(data, Dataset):
+            lengths = [3, 1, 2, 5, 4, 6]
+            measured = data.add_column("length", lengths)
+            trainer = RobustTrainer(model=tiny_bert(), args=args, train_dataset=measured, recipe="informative")
+            assert list(trainer._get_train_sampler()) == order_of(labels, "stratified", 4, 4, lengths=lengths)
         mixed = load_recipe("informative", {"anchors.0.batches": "mixed"})
         ordinary = RobustTrainer(model=tiny_bert(), args=arguments(tmp_path), train_dataset=data, recipe=mixed)
         assert not isinstance(ordinary._get_train_sampler(), ClassSampler)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from rosewood.errors import RunError
+from rosewood.training.length_groups import BATCHES_PER_CHUNK, longest_first, shuffled_batches
 
 LABEL_COLUMNS = ("labels", "label", "label_ids")  # what the Trainer's collators take for labels
 
@@ -20,14 +21,20 @@ class ClassSampler(Sampler[int]):
     Stratified, every stretch of the order has the classes in the proportions of the data, up to rounding, and exactly
     where they are equally frequent; so it does not matter how batches are cut or dealt out to processes. Kept apart,
     every batch has one class, until at the end the examples that fill no batch come mixed. Either way each example
-    comes once an epoch.
+    comes once an epoch. With `lengths`, batches hold texts of similar length, and proportions hold within a batch.
     """
 
     def __init__(
-        self, labels: Sequence[int] | Tensor, order: Literal["stratified", "one_class"], batch_size: int, seed: int
+        self,
+        labels: Sequence[int] | Tensor,
+        order: Literal["stratified", "one_class"],
+        batch_size: int,
+        seed: int,
+        lengths: Sequence[int] | None = None,
     ) -> None:
         self._labels = torch.as_tensor(labels)
         self._order, self._batch_size, self._seed = order, batch_size, seed
+        self._lengths = None if lengths is None else torch.as_tensor(list(lengths))
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -39,8 +46,18 @@ class ClassSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
         shuffled = torch.randperm(len(self), generator=generator)
-        arranged = self._spread(shuffled) if self._order == "stratified" else self._apart(shuffled, generator)
-        return iter(arranged.tolist())
+        arrange = self._mixed if self._order == "stratified" else self._apart
+        return iter(arrange(shuffled, generator).tolist())
+
+    def _mixed(self, shuffled: Tensor, generator: torch.Generator) -> Tensor:
+        spread = self._spread(shuffled)
+        if self._lengths is None:
+            return spread
+        chunks = [self._spread(self._by_length(chunk)) for chunk in spread.split(self._batch_size * BATCHES_PER_CHUNK)]
+        return shuffled_batches(torch.cat(chunks), self._lengths, self._batch_size, generator)
+
+    def _by_length(self, chunk: Tensor) -> Tensor:
+        return chunk if self._lengths is None else longest_first(chunk, self._lengths)
 
     def _spread(self, shuffled: Tensor) -> Tensor:
         """Example k of the n of its class stands at (k + 1/2) / n of the way."""
@@ -50,7 +67,12 @@ class ClassSampler(Sampler[int]):
         return shuffled[places.argsort(stable=True)]
 
     def _apart(self, shuffled: Tensor, generator: torch.Generator) -> Tensor:
-        batches = [shuffled[batch] for group in self._groups(shuffled) for batch in group.split(self._batch_size)]
+        batches = [
+            batch
+            for group in self._groups(shuffled)
+            for chunk in shuffled[group].split(self._batch_size * BATCHES_PER_CHUNK)
+            for batch in self._by_length(chunk).split(self._batch_size)
+        ]
         full = [batch for batch in batches if len(batch) == self._batch_size]
         order = torch.randperm(len(full), generator=generator).tolist()
         rest = torch.cat([shuffled[:0], *(batch for batch in batches if len(batch) < self._batch_size)])

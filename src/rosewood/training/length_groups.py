@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 from torch.utils.data import Sampler
+
+BATCHES_PER_CHUNK = 50
 
 
 class LengthGroupedSampler(Sampler[int]):
@@ -15,10 +18,9 @@ class LengthGroupedSampler(Sampler[int]):
     The batch with the longest text comes first, so that running out of memory happens at once.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, batches_per_chunk: int = 50) -> None:
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
         self._lengths = torch.as_tensor(list(lengths))
         self._batch_size = batch_size
-        self._chunk = batch_size * batches_per_chunk
         self._seed = seed
         self._epoch = 0
 
@@ -31,14 +33,21 @@ class LengthGroupedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
         shuffled = torch.randperm(len(self), generator=generator)
-        chunks = [
-            chunk[self._lengths[chunk].argsort(descending=True, stable=True)] for chunk in shuffled.split(self._chunk)
-        ]
-        batches = list(torch.cat(chunks).split(self._batch_size))
-        # A short last batch stays last; full batches are shuffled, so that length does not follow the schedule.
-        short = [batches.pop()] if len(batches[-1]) < self._batch_size else []
-        order = torch.randperm(len(batches), generator=generator).tolist()
-        if batches:
-            longest = max(range(len(batches)), key=lambda i: int(self._lengths[batches[i]].max()))
-            order.sort(key=lambda i: i != longest)
-        return iter(torch.cat([batches[i] for i in order] + short).tolist())
+        chunks = [longest_first(chunk, self._lengths) for chunk in shuffled.split(self._batch_size * BATCHES_PER_CHUNK)]
+        return iter(shuffled_batches(torch.cat(chunks), self._lengths, self._batch_size, generator).tolist())
+
+
+def longest_first(order: Tensor, lengths: Tensor) -> Tensor:
+    """The same examples by falling length; those of one length stay as they stand."""
+    return order[lengths[order].argsort(descending=True, stable=True)]
+
+
+def shuffled_batches(order: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
+    """Batches in another order, so that length does not follow the schedule; a short last one stays last."""
+    batches = list(order.split(batch_size))
+    short = [batches.pop()] if len(batches[-1]) < batch_size else []
+    places = torch.randperm(len(batches), generator=generator).tolist()
+    if batches:
+        longest = max(range(len(batches)), key=lambda i: int(lengths[batches[i]].max()))
+        places.sort(key=lambda i: i != longest)
+    return torch.cat([batches[i] for i in places] + short)

@@ -200,15 +200,18 @@ class RobustTrainer(CheckpointedTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler | None:
         dataset: Any = self.train_dataset  # the argument has lost the columns that the model does not take
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
+        grouped = self.args.train_sampling_strategy == "group_by_length"
+        lengths = dataset["length"] if grouped and "length" in getattr(dataset, "column_names", ()) else None
+        step = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         for anchor in self._anchors():
             order = anchor.batch_order()
             if order is not None:
                 labels = class_labels(dataset, f"anchor {anchor.name}")
-                return ClassSampler(labels, order, self.args.train_batch_size, seed)
-        if self.args.train_sampling_strategy == "group_by_length" and "length" in getattr(dataset, "column_names", ()):
-            # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
-            batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-            return LengthGroupedSampler(dataset["length"], batch, seed)
+                batch = step if order == "stratified" else self.args.train_batch_size
+                return ClassSampler(labels, order, batch, seed, lengths)
+        if lengths is not None:
+            return LengthGroupedSampler(lengths, step, seed)
         return super()._get_train_sampler(train_dataset)
 
     # One step.
