@@ -35,6 +35,8 @@ from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
 from rosewood.training.run import Plan, finish_run
 
+# Ten ascent steps at rate 1 are the paper's. Three at rate 3 reach as far and cost two fifths, which pays for epochs.
+ASCENT = {"perturbation.steps": 3, "perturbation.learning_rate": 3.0}
 RECIPES = ("vanilla", "adv-base", "adv-ptwd", "adv-mixout", "rift", "rift-unconditional")
 
 
@@ -55,7 +57,7 @@ class Scale:
 
 SCALES = {
     "imdb": Scale(1000, 128, 16, 2.0, 1e-4, 1000, 50, 20, 600),
-    "snli": Scale(5000, 80, 32, 1.0, 1e-4, 1000, 200, 100, None),
+    "snli": Scale(5000, 80, 32, 2.0, 3e-4, 1000, 200, 100, None),
 }
 
 
@@ -63,7 +65,7 @@ def plan(task: str, recipe: str, data_dir: str, seed: int) -> Plan:
     """The paper's weights of the loss for this task, at this scale's budget."""
     scale = SCALES[task]
     return Plan(
-        recipe=load_recipe(recipe if recipe == "vanilla" else f"{recipe}:{task}"),
+        recipe=load_recipe("vanilla") if recipe == "vanilla" else load_recipe(f"{recipe}:{task}", ASCENT),
         task=load_task(task),
         data_dir=data_dir,
         train_size=scale.train_size,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rosewood.first_use import on_first_use
 
 if TYPE_CHECKING:
     from rosewood.figures.interpolation import loss_along_the_line
@@ -18,8 +19,4 @@ _HOMES = {
 
 __all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'rosewood.figures' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = on_first_use(__name__, _HOMES)

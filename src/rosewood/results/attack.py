@@ -1,0 +1,102 @@
+"""Attacks: what was done to each example, and the figures that come of it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
+
+AttackStatus = Literal["wrong", "broken", "robust", "out_of_queries", "out_of_time"]
+
+
+class ChangedWord(ResultPart):
+    """A word that an attack replaced; `position` counts the words of the attacked text from 0."""
+
+    position: Count
+    before: str
+    after: str  # empty: left out
+
+
+class AttackedExample(ResultPart):
+    """What an attack did to one example.
+
+    `wrong`: the model was wrong before, so nothing was tried. `broken`: it is wrong on `adversarial`. `robust`: the
+    search came to its end without success. `out_of_queries`, `out_of_time`: it was cut off before that.
+    """
+
+    row: Count  # in the data that were attacked
+    status: AttackStatus
+    label: Count
+    texts: dict[str, str]  # field -> text as it was
+    prediction: Count
+    probabilities: list[Share]
+    adversarial: str | None = None  # the attacked field's text, where the model is wrong on it
+    adversarial_prediction: Count | None = None
+    adversarial_probabilities: list[Share] | None = None
+    words: Count = 0  # of the attacked field, as far as the model sees it
+    changes: list[ChangedWord] = []
+    aligned: list[tuple[str, str]] = []
+    """The attacked field in pieces, words and what stands between them, before and after: joined, the two texts."""
+    similarity: float | None = None  # cosine of the sentence vectors of both texts, where there was an encoder
+    queries: Count  # texts that the model scored, the original included; repeats are answered from memory
+
+
+class AttackSummary(ResultPart):
+    """The figures of an attack.
+
+    Robust accuracy is the share of examples that are right and stay so. An example that outlasts the query budget is
+    unbroken; one that ran out of time is unresolved: it counts as broken in `robust_accuracy` and as robust in
+    `robust_accuracy_at_most`, and the interval goes from the low end of the one to the high end of the other.
+    """
+
+    examples: Annotated[int, Field(gt=0)]
+    left_out: Count  # not begun when time was up; examples are taken in random order, so the others are a fair sample
+    counts: dict[AttackStatus, Count]
+    clean_accuracy: Share
+    clean_interval: tuple[Share, Share]
+    robust_accuracy: Share
+    robust_accuracy_at_most: Share
+    robust_interval: tuple[Share, Share]  # 95 % Wilson
+    success_rate: Share | None  # broken among the resolved that were right; None if there are none
+    changed_words: Share | None  # mean share of words changed in broken examples
+    similarity: float | None = None  # mean cosine of broken examples to their originals, where there was an encoder
+    mean_queries: float | None  # over the examples that were attacked
+
+
+class AttackReport(ResultFile):
+    """What `attack.json` says of one attack on one model: the figures, with the settings that decide them."""
+
+    model: str
+    task: str | None = None
+    split: str | None = None
+    data: str  # fingerprint of the texts and labels that were attacked
+    attack: str
+    settings: dict[str, Any]
+    lexicon: str | None  # fingerprint
+    language_model: str | None = None
+    encoder: str | None = None
+    field: str  # the text that was attacked
+    seed: int
+    max_length: Count
+    max_queries: Count | None
+    max_seconds: float | None
+    fingerprint: str  # of all of the above and the model's weights: what resumes must share
+    versions: dict[str, str] = Field(default_factory=installed_versions)
+    created: AwareDatetime = Field(default_factory=now)
+    seconds: Annotated[float, Field(ge=0)]
+    summary: AttackSummary
+
+
+class AttackResult(AttackReport):
+    """A report, and what was done to each example."""
+
+    examples: list[AttackedExample]
+
+
+class FinishedBlock(ResultPart):
+    """A line of an attack's journal: some examples that ran together, and the seconds since the search began."""
+
+    fingerprint: str
+    number: Count
+    seconds: Annotated[float, Field(ge=0)]
+    examples: list[AttackedExample]

@@ -1,0 +1,134 @@
+"""Evaluations: how one model did on every set of a suite or task."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AwareDatetime, Field
+
+from rosewood.results.attack import AttackSummary
+from rosewood.results.files import Count, ResultFile, ResultPart, Share, now
+
+Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
+
+
+class Noise(ResultPart):
+    """What was done to the texts of a set; strength is the share of the places where it could be done."""
+
+    kind: str
+    strength: Share
+    of: str  # the set that has the texts as they were
+
+
+class GroupResult(ResultPart):
+    """How a model did on the examples of one group."""
+
+    kind: str  # class, length, negation, rare words, or a column of the data
+    group: str
+    examples: Annotated[int, Field(gt=0)]
+    accuracy: Share
+    interval: tuple[Share, Share]
+
+
+class ReliabilityPoint(ResultPart):
+    """The examples of one confidence bin (low, high]; no means where there are none."""
+
+    low: Share
+    high: Share
+    examples: Count
+    confidence: Share | None
+    accuracy: Share | None
+
+
+class SetResult(ResultPart):
+    """How a model did on one evaluation set."""
+
+    name: str
+    role: Role
+    examples: Annotated[int, Field(gt=0)]
+    accuracy: Share
+    interval: tuple[Share, Share]  # 95 % Wilson interval of the accuracy, (low, high)
+    ece: Share
+    brier: float
+    nll: float
+    # From version 2 on.
+    held_out_ece: Share | None = None  # after temperature scaling; None if there are too few examples
+    temperature: float | None = None  # that would minimise the negative log likelihood on this set
+    reliability: list[ReliabilityPoint] = []
+    groups: list[GroupResult] = []
+    worst: GroupResult | None = None  # of the groups with 20 examples or more
+    noise: Noise | None = None
+    counted: bool = True  # in the averages of the suite
+    source: str = ""
+    data: str = ""  # fingerprint of texts and labels
+    max_length: Count | None = None
+    note: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """How far the worst group is below the mean."""
+        return None if self.worst is None else self.accuracy - self.worst.accuracy
+
+
+class MissingSet(ResultPart):
+    """An evaluation set that could not be run, and why."""
+
+    name: str
+    role: Role
+    reason: str
+    counted: bool = True
+
+
+class AnomalyResult(ResultPart):
+    """How well one score of a model tells the texts of one set from those it was made for."""
+
+    name: str
+    inside: str  # the set that the anomalies are told from
+    score: str
+    examples: Annotated[int, Field(gt=0)]
+    auroc: Share
+    aupr: Share
+    fpr_at_95_tpr: Share
+    source: str
+    data: str
+
+
+class Mean(ResultPart):
+    """An unweighted mean over sets; `missing` names those of the suite that it lacks."""
+
+    name: str  # a role, or ece, held_out_ece, auroc
+    value: Share
+    sets: list[str]
+    missing: list[str]
+    interval: tuple[Share, Share] | None = None  # 95 %, of an accuracy
+
+
+class LiveAttack(ResultPart):
+    """An attack on this very model."""
+
+    attack: str
+    of: str  # the set that was attacked
+    settings: dict[str, Any]
+    summary: AttackSummary
+
+
+class Evaluation(ResultFile):
+    """One model on all sets of a suite or a task, with the settings that decide the figures."""
+
+    newest: ClassVar[int] = 2
+
+    version: int = 2
+    model: str
+    task: str
+    created: AwareDatetime = Field(default_factory=now)
+    size: int | None
+    seed: int
+    max_length: int | None
+    typo_rate: Share | None
+    sets: list[SetResult]
+    missing: list[MissingSet]
+    # From version 2 on.
+    suite: str | None = None
+    labels: dict[str, str] = {}  # label -> the model's own name for it
+    checkpoint: str = ""  # fingerprint of weights and tokenizer
+    anomalies: list[AnomalyResult] = []
+    means: list[Mean] = []
+    attacks: list[LiveAttack] = []

@@ -1,0 +1,111 @@
+"""What result files have in common: their format, and how they are written and read."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from pathlib import Path
+from platform import python_version
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rosewood.durable import append_line, write_whole
+from rosewood.errors import RunError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+def now() -> datetime:
+    """The present moment with its time zone, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that can change a result."""
+    packages = ("rosewood", "torch", "transformers", "accelerate", "datasets")
+    found = {"python": python_version()} | {name: package_version(name) for name in packages}
+    with suppress(PackageNotFoundError):  # an extra
+        found["peft"] = package_version("peft")
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Write a whole file, or say why that cannot be done."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
+
+
+class ResultPart(BaseModel):
+    """A piece of a result: no unknown fields, and never changed."""
+
+    # A diverged run has a loss of NaN or infinity: as strings they stay valid JSON and load again.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+def append(path: Path, part: ResultPart) -> None:
+    """Add a line to a journal that a killed process goes on with, or say why that cannot be done."""
+    try:
+        append_line(path, part.model_dump_json())
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path}: {error.strerror}. Check the folder and the space left; "
+            "the same command then goes on where this one ended."
+        ) from error
+
+
+class ResultFile(ResultPart):
+    """A file with a format version; a change that old readers would misread raises `newest`."""
+
+    newest: ClassVar[int] = 1
+
+    version: int = 1
+
+    def save(self, path: str | Path) -> None:
+        """Write the result so that a reader sees the old file or the new one, never half of one."""
+        write(Path(path), self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a saved result, or say why this file is not one."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise RunError(
+                f"{path} does not exist. Expected a saved {cls.__name__}; check the path, "
+                "or repeat the step that writes it."
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"cannot read {path}: {error}") from error
+        return cls._parse(text, path)
+
+    @classmethod
+    def _parse(cls, text: str, path: Path) -> Self:
+        try:
+            # The version alone first: a newer format may differ in every other field.
+            found = _Version.model_validate_json(text).version
+            if found > cls.newest:
+                raise RunError(
+                    f"{path} has format version {found}; this Rosewood reads up to {cls.newest}. "
+                    "Upgrade Rosewood, or write the file again with this one."
+                )
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise RunError(
+                f"{path} is not a valid {cls.__name__}: {_first_problem(error)}. "
+                "The file is damaged or of another kind; repeat the step that writes it."
+            ) from error
+
+
+class _Version(BaseModel):
+    version: int
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    return f"{place}: {problem['msg']}" if place else problem["msg"]
