@@ -70,3 +70,9 @@ def test_runs_of_the_same_name_are_told_apart(make_run: MakeRun) -> None:
     losses = RunLosses([make_run("one/vanilla", 1), make_run("two/vanilla", 2)], size=8)
     first, second = losses.folders
     assert first.endswith("one-vanilla") and second.endswith("two-vanilla")
+
+
+def test_no_run_is_called_like_the_model_that_runs_start_from(make_run: MakeRun) -> None:
+    losses = RunLosses([make_run("pre-trained", 1), make_run("b", 2)], size=8)
+    first, second = losses.folders
+    assert first.endswith("-pre-trained") and second.endswith("-b")

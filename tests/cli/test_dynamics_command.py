@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -22,7 +23,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
     return ("--train-file", folder / "films.csv", "--model", checkpoint, "--max-length", "16", "--batch-size", "8")
 
 
-def test_watch_and_look(rosewood: Rosewood, data: tuple[object, ...], tmp_path: Path) -> None:
+def test_watch_and_look(
+    rosewood: Rosewood, data: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vanilla, rose = tmp_path / "vanilla", tmp_path / "rose"
     seen = ("--watch", "drift", "--watch", "inconsistency", "--watch-every", "2", "--epochs", "1")
     rosewood("train", *data, *seen, "--output", vanilla)
@@ -46,6 +49,13 @@ def test_watch_and_look(rosewood: Rosewood, data: tuple[object, ...], tmp_path: 
         *("drift.json", "masks.json", "second-order.json", "inconsistency.json")
     }
 
+    (tmp_path / "again").mkdir()
+    copytree(rose, tmp_path / "again" / "rose")
+    printed = rosewood("dynamics", rose, tmp_path / "again" / "rose", "--output", tmp_path / "same")
+    assert "-rose after 7 steps" in printed and "again-rose after 7 steps" in printed
+    monkeypatch.chdir(rose)
+    assert "; rose after 7 steps." in rosewood("dynamics", ".", "--output", tmp_path / "here")
+
     printed = rosewood("geometry", rose, "--examples", "6", "--output", tmp_path / "map.json")
     assert "6 texts of validation. Mean cosine of a text's features before and after" in printed
     assert (rose / "geometry.json").exists() and (tmp_path / "map.json").exists()
@@ -60,6 +70,7 @@ def test_what_makes_no_sense_is_refused(rosewood: Rosewood, data: tuple[object, 
     assert "--watch-every says how often, not what" in printed
     run.mkdir()
     assert "has no record of its training: train with --watch" in rosewood("dynamics", run, code=1)
+    assert "elsewhere does not exist: train with --watch" in rosewood("dynamics", tmp_path / "elsewhere", code=1)
     assert "Expected a figure's file to end in one of" in rosewood("geometry", run, "--output", "map.txt", code=1)
     printed = rosewood("tradeoff", run, "--over", "a.b", "--under", "pwws", "--output", "x.bmp", code=1)
     assert "Expected a figure's file to end in one of" in printed

@@ -59,6 +59,14 @@ def test_an_interrupted_landscape_says_how_to_go_on(
     assert calls == 8 + 1 + 4 * 5  # the centre's accuracy again, and the rows that were missing
 
 
+def test_a_run_in_a_folder_named_pre_trained_is_itself(rosewood: Rosewood, make_run: MakeRun, tmp_path: Path) -> None:  # noqa: F811
+    run, output = make_run("pre-trained", 1), tmp_path / "out"
+    rosewood("landscape", run, "--pretrained", *QUICK, "--hessian-iterations", 0, "-o", output)
+    start, own = sorted((Landscape.load(path) for path in output.glob("*.json")), key=lambda each: not each.note)
+    assert start.name == "pre-trained" and own.name.endswith("-pre-trained")
+    assert start.losses != own.losses
+
+
 def test_the_line_between_two_runs(rosewood: Rosewood, make_run: MakeRun, tmp_path: Path) -> None:  # noqa: F811
     first, second = make_run("rose", 1), make_run("vanilla", 2)
     printed = rosewood("interpolate", first, second, *QUICK, "-o", tmp_path / "line")

@@ -20,9 +20,6 @@ from rosewood.errors import RunError
 from rosewood.model.modes import evaluating
 from rosewood.results import Share
 
-PRETRAINED = "pre-trained"
-"""What the landscape of the model that runs started from is called."""
-
 
 class Landscape(Measured):
     """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""

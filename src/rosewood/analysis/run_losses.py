@@ -14,9 +14,9 @@ from transformers.utils.logging import disable_progress_bar
 from rosewood.analysis.alike import check_alike, kind_on_disk
 from rosewood.analysis.finished_run import finished_run
 from rosewood.analysis.fixed_loss import FixedLoss
+from rosewood.analysis.run_names import run_names
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, load_task
-from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.results import RunInfo
 from rosewood.training.pretrained import load_pretrained
@@ -67,11 +67,3 @@ class RunLosses:
 def _start(info: RunInfo, task: Task) -> tuple[Any, PreTrainedTokenizerBase]:
     disable_progress_bar()
     return load_pretrained(info.model, task, info.seed)
-
-
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """What to call the runs: their folders' names, or, where two are the same, the whole paths."""
-    if len({folder.resolve() for folder in runs}) < len(runs):
-        raise RunError("expected different runs, got one twice: name each once.")
-    short = [folder.resolve().name for folder in runs]
-    return short if len(set(short)) == len(short) else ["-".join(folder.resolve().parts[1:]) for folder in runs]

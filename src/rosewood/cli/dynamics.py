@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,16 +55,19 @@ def dynamics(
     masks: which layers may move, and the second-order ratio of ROSE. drift: the distance to the pre-trained weights.
     inconsistency: how often two dropout passes predict different classes.
     """
+    from rosewood.analysis.run_names import run_names
     from rosewood.watched import was_watched
 
-    seen = {run: was_watched(run) for run in runs}
-    for run, watches in seen.items():
-        if not watches:
-            raise RunError(f"{run} has no record of its training: train with --watch masks, drift or inconsistency")
+    names = dict(zip(run_names(runs), runs, strict=True))
+    seen = {name: was_watched(run) for name, run in names.items()}
+    for name, run in names.items():
+        if not seen[name]:
+            what = "has no record of its training" if run.is_dir() else "does not exist"
+            raise RunError(f"{run} {what}: train with --watch masks, drift or inconsistency")
     console = Console()
     folder = output or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
     for kind, show in (("drift", _drift), ("masks", _masks), ("inconsistency", _inconsistency)):
-        watched = [run for run, watches in seen.items() if kind in watches]
+        watched = {name: run for name, run in names.items() if kind in seen[name]}
         if watched:
             _print(show(watched, at), folder, format_.value, console)
     console.print(f"Figures are in {folder}", highlight=False)
@@ -82,37 +85,39 @@ def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: 
             save(each[1], folder / f"{each[0]}.{suffix}")
 
 
-def _drift(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
+def _drift(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
     from rosewood.analysis.drift import read_drift
     from rosewood.analysis.dynamics_tables import drift_table
     from rosewood.figures.drift import drift
 
-    found = [read_drift(run) for run in runs]
+    found = [read_drift(run)._replace(run=name) for name, run in runs.items()]
     yield drift_table(found)
     yield "drift", drift(found)
 
 
-def _masks(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
+def _masks(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
     from rosewood.analysis.dynamics_tables import kept_table
     from rosewood.analysis.masks import kept_by_tensor, kept_shares, second_order_ratios
     from rosewood.figures.mask_heatmap import mask_heatmap
     from rosewood.figures.second_order import second_order
 
-    layers, tensors = [kept_shares(run) for run in runs], [kept_by_tensor(run) for run in runs]
+    layers = [kept_shares(run)._replace(run=name) for name, run in runs.items()]
+    tensors = [kept_by_tensor(run)._replace(run=name) for name, run in runs.items()]
     yield kept_table(layers, "layer", "tensors of a layer")
     yield kept_table(tensors, "kind of tensor", "layers that have such a tensor")
     named = [each._replace(run=f"{each.run}, by kind of tensor") for each in tensors]
     yield "masks", mask_heatmap([each for pair in zip(layers, named, strict=True) for each in pair])
-    ratios = [found for run in runs if (found := second_order_ratios(run)) is not None]
+    read = {name: second_order_ratios(run) for name, run in runs.items()}
+    ratios = [found._replace(run=name) for name, found in read.items() if found is not None]
     if ratios:
         yield "second-order", second_order(ratios)
 
 
-def _inconsistency(runs: Sequence[Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
+def _inconsistency(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
     from rosewood.analysis.dynamics_tables import inconsistency_table
     from rosewood.analysis.inconsistency import MILESTONES, read_inconsistency
     from rosewood.figures.inconsistency import inconsistency
 
-    found = [read_inconsistency(run) for run in runs]
+    found = [read_inconsistency(run)._replace(run=name) for name, run in runs.items()]
     yield inconsistency_table(found, at or MILESTONES)
     yield "inconsistency", inconsistency(found)

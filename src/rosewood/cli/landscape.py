@@ -58,8 +58,9 @@ def landscape(
 
     Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
     """
-    from rosewood.analysis.landscape import PRETRAINED, grid_coordinates, loss_landscape
+    from rosewood.analysis.landscape import grid_coordinates, loss_landscape
     from rosewood.analysis.run_losses import RunLosses
+    from rosewood.analysis.run_names import PRETRAINED
     from rosewood.analysis.sharpness_table import sharpness_table
     from rosewood.evaluation.layout import Folded
 

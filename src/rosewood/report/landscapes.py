@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rosewood.analysis.landscape import PRETRAINED, Landscape
-from rosewood.analysis.run_losses import run_names
+from rosewood.analysis.landscape import Landscape
+from rosewood.analysis.run_names import PRETRAINED, run_names
 from rosewood.errors import RunError
 
 
