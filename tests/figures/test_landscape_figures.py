@@ -44,8 +44,8 @@ def test_surfaces_share_their_scale_and_carry_their_sharpness() -> None:
     captions = [note.text.split("<br>") for note in figure.layout.annotations]
     facts = "loss 0.100, accuracy 75.0%"
     assert captions == [
-        ["<b>a</b>", facts, "rise 0.500, basin 0.040", "top eigenvalue 12.3"],
-        ["<b>b</b>", facts, "rise 0.500, basin ≥ 0.040", "top eigenvalue about 12.3"],
+        ["<b>a</b>", facts, "mean rise 0.500, basin 0.040", "top eigenvalue 12.3 ± 0.1"],
+        ["<b>b</b>", facts, "mean rise 0.500, basin ≥ 0.040", "top eigenvalue 12.3 ± 0.1"],
     ]
 
 

@@ -50,6 +50,8 @@ def test_the_page_needs_no_network_and_escapes_its_title(tmp_path: Path) -> None
     page = save(everything(), tmp_path / "figure.html").read_text(encoding="utf-8")
     assert "<title>A &lt;b&gt;title&lt;/b&gt; with $ and &lt; &amp; &gt;</title>" in page
     assert not re.search(r"<(script|link)[^>]*(src|href)=", page)
+    escaped = styled(go.Figure(), "a &lt;b&gt;")
+    assert "<title>a &lt;b&gt;</title>" in save(escaped, tmp_path / "escaped.html").read_text(encoding="utf-8")
 
 
 def test_json_reads_back_as_the_same_figure(tmp_path: Path) -> None:
@@ -96,6 +98,24 @@ def test_surfaces_share_the_scale_of_a_colour_axis() -> None:
     figure.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": -1, "cmax": 7})
     drawing = drawn(figure)
     assert drawing.panels["x", "y"].collections[0].get_clim() == (-1, 7)
+
+
+def test_axes_keep_to_what_the_figure_asks_of_them() -> None:
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[3, 4]))
+    figure.update_xaxes(showgrid=False, showticklabels=False).update_yaxes(rangemode="tozero", scaleanchor="x")
+    axes = drawn(figure).panels["x", "y"]
+    assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] >= 4
+    assert axes.get_aspect() == 1
+    assert not any(line.get_visible() for line in axes.get_xgridlines())
+    assert any(line.get_visible() for line in axes.get_ygridlines())
+    below = drawn(go.Figure(go.Scatter(y=[-2, -1])).update_yaxes(rangemode="tozero")).panels["x", "y"]
+    assert below.get_ylim()[0] <= -2 and below.get_ylim()[1] == 0
+
+
+def test_points_have_the_colours_of_the_whole_scale() -> None:
+    look = {"color": [3, 4], "colorscale": "hsv", "cmin": 0, "cmax": 10}
+    points = drawn(go.Figure(go.Scatter(x=[1, 2], y=[3, 4], mode="markers", marker=look))).panels["x", "y"]
+    assert points.collections[0].get_clim() == (0, 10)
 
 
 @pytest.mark.parametrize(

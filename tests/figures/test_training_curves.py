@@ -11,3 +11,4 @@ def test_runs_of_a_method_share_its_colour() -> None:
     assert [trace.line.color for trace in figure.data] == [PALETTE[1], PALETTE[1], PALETTE[2]]
     assert (list(figure.data[0].x), list(figure.data[0].y)) == ([1, 2], [0.5, 0.4])
     assert figure.layout.title.text == "dropout kl" and figure.data[2].name == "&lt;b&gt;"
+    assert figure.layout.yaxis.exponentformat == "e", "a learning rate is 5e-5 and not 50µ"

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.analysis.interpolation import Interpolation
+from rosewood.figures.labels import label
 from rosewood.figures.style import TEXT, colour, styled
 
 
@@ -20,10 +21,11 @@ def loss_along_the_line(line: Interpolation) -> go.Figure:
         if line.shares[0] <= share <= line.shares[-1]:
             figure.add_vline(x=share, line={"color": TEXT, "dash": "dot", "width": 1})
             note = {"x": share, "y": 1, "xref": "x", "yref": "paper", "yanchor": "bottom", "showarrow": False}
-            figure.add_annotation(text=name, **note)
+            figure.add_annotation(text=label(name), **note)
     figure.update_xaxes(title={"text": "share of the second model's weights"})
     figure.update_yaxes(title={"text": "loss"}, secondary_y=False)
     figure.update_yaxes(title={"text": "accuracy"}, tickformat=".0%", secondary_y=True)
-    styled(figure, f"From {line.first} to {line.second}" + (f": {line.source}" if line.source else ""))
+    title = f"From {label(line.first)} to {label(line.second)}"
+    styled(figure, f"{title}: {label(line.source, longest=60)}" if line.source else title)
     figure.update_yaxes(showgrid=False, secondary_y=True)
     return figure.update_layout(width=760, height=480, margin={"l": 70, "r": 80, "t": 90, "b": 90})

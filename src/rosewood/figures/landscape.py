@@ -24,7 +24,7 @@ def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
     for landscape, (row, column) in zip(landscapes, _places(landscapes), strict=True):
         x = landscape.coordinates
         figure.add_surface(
-            x=x, y=x, z=landscape.losses, coloraxis="coloraxis", name=landscape.name, row=row, col=column
+            x=x, y=x, z=landscape.losses, coloraxis="coloraxis", name=label(landscape.name), row=row, col=column
         )
     sides = {"xaxis": {"title": {"text": "b"}}, "yaxis": {"title": {"text": "a"}}}
     figure.update_scenes(zaxis={"title": {"text": "loss"}, "range": [low, high]}, **sides)
@@ -44,7 +44,7 @@ def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
             z=landscape.losses,
             contours=levels,
             coloraxis="coloraxis",
-            name=landscape.name,
+            name=label(landscape.name),
             row=row,
             col=column,
         )
@@ -93,7 +93,7 @@ def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) ->
     rows, columns = _shape(landscapes)
     low, high = _bounds(landscapes)
     first = landscapes[0]
-    styled(figure, f"{title}: {first.source}" if first.source else title)
+    styled(figure, f"{title}: {label(first.source, longest=60)}" if first.source else title)
     figure.update_annotations(font={"size": 11})
     return figure.update_layout(
         width=max(500, PANEL * columns + 200),
@@ -109,16 +109,15 @@ def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) ->
 
 
 def _caption(landscape: Landscape) -> str:
-    """Name and sharpness in three lines."""
+    """Name and sharpness, a line each."""
     sharpness = landscape.sharpness
     facts = [f"loss {landscape.loss:.3f}, accuracy {landscape.accuracy:.1%}"]
     if sharpness.mean_rise is not None and sharpness.basin_area is not None:
         at_least = "≥ " if sharpness.basin_is_cut else ""
-        facts.append(f"rise {sharpness.mean_rise:.3f}, basin {at_least}{sharpness.basin_area:.3f}")
-    if sharpness.top_eigenvalue is not None:
-        about = "" if sharpness.top_eigenvalue.converged else "about "
-        facts.append(f"top eigenvalue {about}{sharpness.top_eigenvalue.value:.3g}")
-    return "<br>".join([f"<b>{landscape.name}</b>", *facts])
+        facts.append(f"mean rise {sharpness.mean_rise:.3f}, basin {at_least}{sharpness.basin_area:.3f}")
+    if (top := sharpness.top_eigenvalue) is not None:
+        facts.append(f"top eigenvalue {top.value:.3g} ± {top.residual:.2g}")
+    return "<br>".join([f"<b>{label(landscape.name)}</b>", *facts])
 
 
 def _shape(landscapes: Sequence[Landscape]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.analysis.probing import ProbedRun, Probing
+from rosewood.figures.labels import label
 from rosewood.figures.style import TEXT, colour, styled
 
 _SPREAD = 0.3  # of the points of one recipe, to either side
@@ -17,21 +18,22 @@ _REACH = 1.1  # points at +1 and -1 stay whole
 def probing_figure(probing: Probing) -> go.Figure:
     """A panel for each task, a column for each recipe: every run, their median, and their mean with its interval."""
     tasks = list(dict.fromkeys(each.task for each in probing.recipes))
-    labels = list(dict.fromkeys(each.label for each in probing.recipes))
-    figure = make_subplots(cols=len(tasks), shared_yaxes=True, subplot_titles=tasks, horizontal_spacing=0.05)
+    recipes = list(dict.fromkeys(each.label for each in probing.recipes))
+    titles = [label(task) for task in tasks]
+    figure = make_subplots(cols=len(tasks), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.05)
     for column, task in enumerate(tasks, start=1):
-        for place, label in enumerate(labels):
-            runs = [run for run in probing.runs if (run.task, run.label) == (task, label)]
+        for place, recipe in enumerate(recipes):
+            runs = [run for run in probing.runs if (run.task, run.label) == (task, recipe)]
             for trace in _traces(probing, runs, place, first=column == 1 and place == 0):
                 figure.add_trace(trace, row=1, col=column)
-        ticks = {"tickvals": list(range(len(labels))), "ticktext": labels, "range": [-0.6, len(labels) - 0.4]}
-        figure.update_xaxes(**ticks, row=1, col=column)
+        ticks = {"tickvals": list(range(len(recipes))), "ticktext": [label(recipe) for recipe in recipes]}
+        figure.update_xaxes(**ticks, range=[-0.6, len(recipes) - 0.4], row=1, col=column)
     figure.add_hline(0, line={"color": TEXT, "width": 1, "dash": "dot"})
     figure.update_yaxes(range=[-_REACH, _REACH])
     figure.update_yaxes(title="Matthews' correlation: -1 surface, +1 linguistic", col=1)
     figure.update_annotations(font={"size": 12})
     figure.update_layout(width=max(480, 380 * len(tasks)), height=480)
-    return styled(figure, f"What {probing.model} generalises by")
+    return styled(figure, f"What {label(probing.model)} generalises by")
 
 
 def _traces(probing: Probing, runs: Sequence[ProbedRun], place: int, first: bool) -> list[go.Scatter]:
@@ -47,7 +49,7 @@ def _traces(probing: Probing, runs: Sequence[ProbedRun], place: int, first: bool
         marker={"color": colour(0), "size": 9},
         opacity=0.7,
         name="run",
-        text=[f"{run.label}, seed {run.seed}" for run in runs],
+        text=[f"{label(run.label)}, seed {run.seed}" for run in runs],
         hovertemplate="%{text}: %{y:.2f}<extra></extra>",
     )
     middle = go.Scatter(
@@ -65,7 +67,8 @@ def _traces(probing: Probing, runs: Sequence[ProbedRun], place: int, first: bool
         marker={"color": colour(2), "size": 10, "symbol": "diamond"},
         error_y={"array": [high - found.mean], "arrayminus": [found.mean - low], "visible": found.interval is not None},
         name="mean, 95 % interval",
-        hovertemplate=f"{found.label}, mean: %{{y:.2f}}<extra></extra>",
+        text=[label(found.label)],
+        hovertemplate="%{text}, mean: %{y:.2f}<extra></extra>",
     )
     return [trace.update(showlegend=first, legendgroup=trace.name) for trace in (points, middle, mean)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,4 +59,4 @@ def check_suffix(path: Path) -> str:
 def page(figure: go.Figure) -> str:
     """A page that needs no network: Plotly's script is inside."""
     inner = figure.to_html(full_html=False, include_plotlyjs=True, div_id="figure", config={"displaylogo": False})
-    return PAGE.format(title=escape(figure.layout.title.text or "Figure"), figure=inner)
+    return PAGE.format(title=escape(unescape(figure.layout.title.text or "Figure")), figure=inner)

@@ -9,6 +9,7 @@ from statistics import mean
 import plotly.graph_objects as go
 
 from rosewood.analysis.tradeoff import Tradeoff, TradeoffPoint
+from rosewood.figures.labels import label
 from rosewood.figures.style import colour, styled
 
 
@@ -25,18 +26,18 @@ def tradeoff(found: Tradeoff) -> go.Figure:
             text=[_written(points[0]) for points in by_value],
             textposition="top right",
             mode="lines+markers+text",
-            name=recipe,
+            name=label(recipe),
             line={"color": colour(place)},
         )
     figure.update_xaxes(title_text="clean accuracy", tickformat=".1%")
-    figure.update_yaxes(title_text=f"accuracy under {found.under}", tickformat=".1%")
-    return styled(figure, f"Clean and robust accuracy over {found.over}").update_layout(
+    figure.update_yaxes(title_text=f"accuracy under {label(found.under)}", tickformat=".1%")
+    return styled(figure, f"Clean and robust accuracy over {label(found.over, longest=60)}").update_layout(
         width=700, height=500, showlegend=True, margin={"l": 80, "r": 30, "t": 80, "b": 90}
     )
 
 
 def _written(point: TradeoffPoint) -> str:
-    return point.setting if isinstance(point.setting, str) else f"{point.setting:g}"
+    return label(point.setting) if isinstance(point.setting, str) else f"{point.setting:g}"
 
 
 def _spread(by_value: Sequence[Sequence[TradeoffPoint]], axis: str) -> dict[str, object]:

@@ -29,5 +29,6 @@ def training_curves(curves: Mapping[str, Curve], quantity: str, places: Mapping[
     styled(figure, label(quantity.replace("_", " ")))
     figure.update_layout(showlegend=True, height=300)
     figure.update_xaxes(title=axis_title("step"), zeroline=False)
-    figure.update_yaxes(automargin=True, zeroline=False)
+    # Plotly would write a learning rate of 5e-5 as 50µ.
+    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="e")
     return figure

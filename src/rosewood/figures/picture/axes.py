@@ -26,12 +26,20 @@ def dress_axis(axis: Any, given: Any) -> None:
         getattr(owner, f"set_{name}lim")(bounds)
     elif given.autorange == "reversed":
         getattr(owner, f"invert_{name}axis")()
+    elif given.rangemode == "tozero":
+        lowest, highest = axis.get_data_interval()
+        getattr(owner, f"set_{name}lim")(0 if lowest >= 0 else None, 0 if highest <= 0 else None)
     if given.tickvals is not None:
         axis.set_ticks(given.tickvals, [plain(text) for text in given.ticktext or given.tickvals])
     elif found := re.fullmatch(r"\.(\d)%", given.tickformat or ""):
         axis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=int(found[1])))
     if given.showticklabels is False:
         axis.set_ticklabels([])
+        axis.set_tick_params(length=0)
+    if given.showgrid is False:
+        axis.grid(visible=False)
+    if given.scaleanchor:
+        owner.set_aspect("equal", adjustable="box")
     if given.tickangle is not None:
         axis.set_tick_params(rotation=-given.tickangle)
     axis.set_tick_params(colors=INK, labelsize=8)

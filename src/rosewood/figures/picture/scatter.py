@@ -47,7 +47,9 @@ def draw_coloured_points(axes: Axes, trace: Any, x: Any) -> None:
     if all(isinstance(one, str) for one in colours):
         axes.scatter(x, trace.y, c=[paints(one) for one in colours], **style)
     else:
-        axes.scatter(x, trace.y, c=numbers(colours), cmap=colour_map(trace.marker.colorscale, False), **style)
+        look = trace.marker
+        scale: dict[str, Any] = {"cmap": colour_map(look.colorscale, False), "vmin": look.cmin, "vmax": look.cmax}
+        axes.scatter(x, trace.y, c=numbers(colours), **scale, **style)
 
 
 def fill_band(axes: Axes, trace: Any, x: Any, paint: str) -> None:
