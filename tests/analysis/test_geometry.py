@@ -76,6 +76,13 @@ def test_a_run_against_its_pretrained_model(run: Path, tmp_path: Path) -> None:
     assert save(figure, tmp_path / "geometry.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_both_models_compute_on_the_accelerator(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = []
+    monkeypatch.setattr("rosewood.analysis.geometry.accelerated", lambda model: moved.append(model) or model)
+    geometry(run, examples=6)
+    assert len(moved) == 2 and moved[0] is not moved[1]
+
+
 def test_too_few_examples_are_refused(run: Path) -> None:
     with pytest.raises(RunError, match="a map needs at least 5 examples, and the split validation has 3"):
         geometry(run, examples=3)

@@ -20,6 +20,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.classifier import load_classifier
+from rosewood.model.accelerated import accelerated
 from rosewood.model.modes import evaluating
 from rosewood.model.summary_vectors import SummaryVectors
 from rosewood.protocol import Batch, Output
@@ -86,8 +87,10 @@ def geometry(
     pretrained, _ = load_pretrained(info.model, task, info.seed)
     assert isinstance(pretrained, PreTrainedModel)  # an adapter was not asked for
     found = {
-        "before": features(pretrained, tokenizer, texts, info.max_length, batch_size, "before fine-tuning"),
-        "after": features(student, tokenizer, texts, info.max_length, batch_size, "after fine-tuning"),
+        "before": features(
+            accelerated(pretrained), tokenizer, texts, info.max_length, batch_size, "before fine-tuning"
+        ),
+        "after": features(accelerated(student), tokenizer, texts, info.max_length, batch_size, "after fine-tuning"),
     }
     result = _mapped(found["before"], found["after"], np.array(data["label"][:]), seed)
     made = Geometry(run=str(run), pretrained=info.model, split=split, seed=seed, labels=task.labels, **result)

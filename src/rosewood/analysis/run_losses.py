@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
@@ -18,6 +17,7 @@ from rosewood.analysis.run_names import run_names
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.evaluation.classifier import load_classifier
+from rosewood.model.accelerated import accelerated
 from rosewood.results import RunInfo
 from rosewood.training.pretrained import load_pretrained
 
@@ -59,9 +59,7 @@ class RunLosses:
         return self._loss(*_start(self._first, self._task))
 
     def _loss(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> FixedLoss:
-        device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        model = model.float() if device is None else model.float().to(device)
-        return FixedLoss(model, tokenizer, self._data, self._first.max_length, self._batch_size)
+        return FixedLoss(accelerated(model.float()), tokenizer, self._data, self._first.max_length, self._batch_size)
 
 
 def _start(info: RunInfo, task: Task) -> tuple[Any, PreTrainedTokenizerBase]:

@@ -120,6 +120,7 @@ def evaluate_one(
 
     from rosewood.evaluation.classifier import load_classifier
     from rosewood.evaluation.suite import evaluate as run_suite
+    from rosewood.model.accelerated import accelerated
     from rosewood.results import RunInfo
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
@@ -130,7 +131,7 @@ def evaluate_one(
         _name_outputs(model, labels)
     folder = str(data_dir) if data_dir else (info.data_dir if info else None)
     return run_suite(
-        model,
+        accelerated(model),
         tokenizer,
         suite or task_of(run, task, directory if info else None),
         data_dir=folder,

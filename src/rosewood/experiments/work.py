@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
@@ -21,6 +20,7 @@ from rosewood.experiments.cell import RESULT, RUN, Cell, load_cell
 from rosewood.experiments.experiment import AttackChoice
 from rosewood.experiments.grid import evaluated_task
 from rosewood.experiments.moments import Distance, Moments, distance_from_pretrained, load_moments
+from rosewood.model.accelerated import accelerated
 from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
 from rosewood.training.run import Plan, finish_run
 
@@ -39,9 +39,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     info = finish_run(plan, run, _watching(cell, plan, run, distance))
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     model, tokenizer = load_classifier(str(run / "model"), is_trusted)
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if device is not None:
-        model.to(device)  # type: ignore[arg-type]
+    model = accelerated(model)
     evaluation = _evaluated(model, tokenizer, cell, plan, run)
     metrics = Metrics.load(run / "metrics.json")
     moments = load_moments(run)
