@@ -13,7 +13,9 @@ def sharpness_table(landscapes: Sequence[Landscape]) -> Grid:
     first = landscapes[0]
     headings = (f"mean rise\nat {first.sharpness.radius:g}", f"basin\nbelow +{first.sharpness.threshold:g}")
     rows = [[each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each)] for each in landscapes]
-    return Grid(f"Sharpness: {first.source}", ["model", "loss", "accuracy", *headings, "top\neigenvalue"], rows)
+    notes = " ".join(f"{each.name}: {each.note}." for each in landscapes if each.note)
+    header = ["model", "loss", "accuracy", *headings, "top\neigenvalue"]
+    return Grid(f"Sharpness: {first.source}", header, rows, notes)
 
 
 def _figures(landscape: Landscape) -> tuple[str, str, str]:

@@ -26,12 +26,18 @@ def read_landscapes(folder: Path, runs: Mapping[str, Path]) -> list[Landscape]:
 
 
 def _check_alike(landscapes: Sequence[Landscape], folder: Path) -> None:
-    """Panels stand side by side only if they show the same directions, distances and examples."""
+    """They stand side by side only if directions, distances, examples and the bound of basins are the same."""
     first = landscapes[0]
     for each in landscapes[1:]:
-        for what in ("data", "coordinates", "seed", "normalisation"):
-            if getattr(each, what) != getattr(first, what):
+        theirs = _settings(each)
+        for what, own in _settings(first).items():
+            if theirs[what] != own:
                 raise RunError(
                     f"the landscapes in {folder} do not compare: {first.name} and {each.name} differ in {what}. "
                     "Compute all of them with one rosewood landscape."
                 )
+
+
+def _settings(landscape: Landscape) -> dict[str, object]:
+    plain = {what: getattr(landscape, what) for what in ("data", "coordinates", "seed", "normalisation")}
+    return plain | {"threshold": landscape.sharpness.threshold}
