@@ -41,3 +41,4 @@ def test_pictures_of_it_say_the_same() -> None:
     assert circles.get_aspect() == 1 and {each.get_clim() for each in circles.collections} == {(0, 4)}
     (legend,) = drawing.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["<5 stars", "5 stars"]
+    assert {line.get_markerfacecolor() for line in legend.get_lines()} == {TEXT}

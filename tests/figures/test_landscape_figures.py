@@ -53,8 +53,9 @@ def test_contours_share_their_levels_and_wrap_after_four() -> None:
     figure = loss_contours([made_up(name, 1) for name in "abcde"])
     assert len({trace.contours.to_plotly_json()["size"] for trace in figure.data}) == 1
     assert figure.data[0].contours.size == pytest.approx(3 * 0.0625 / 20)
+    assert figure.layout.yaxis5.scaleanchor == "x5", "a is as long as b"
     drawing = drawn(figure)
-    assert len(drawing.panels) == 5
+    assert len(drawing.panels) == 5 and {axes.get_aspect() for axes in drawing.panels.values()} == {1}
     assert len(drawing.figure.axes) == 6, "one bar of colours for all"
 
 

@@ -26,7 +26,8 @@ def drift(runs: Sequence[Drift]) -> go.Figure:
     figure.update_xaxes(tickvals=list(range(len(layers))), ticktext=layers, tickangle=60, row=1, col=2)
     figure.update_yaxes(title_text="|θ − θ₀| / |θ₀|", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(type="log", row=1, col=2)  # a pooler can go ten times as far as the rest
-    return styled(figure, TITLE).update_layout(width=900, height=460, margin={"l": 70, "r": 30, "t": 80, "b": 110})
+    size = {"width": 900, "height": 460, "margin": {"l": 70, "r": 30, "t": 80, "b": 110}}
+    return styled(figure, TITLE).update_layout(**size, showlegend=True)
 
 
 def drift_over_steps(runs: Sequence[Drift], places: Sequence[int]) -> go.Figure:

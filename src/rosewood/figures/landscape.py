@@ -15,6 +15,8 @@ from rosewood.figures.style import SEQUENTIAL, styled
 ACROSS = 4
 PANEL = 320  # pixels
 LEVELS = 20
+# Plotly's own place is so near that the corners of a surface are cut off.
+VIEWER = {"x": 1.9, "y": -1.9, "z": 1.2}
 
 
 def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
@@ -26,8 +28,10 @@ def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
         figure.add_surface(
             x=x, y=x, z=landscape.losses, coloraxis="coloraxis", name=label(landscape.name), row=row, col=column
         )
-    sides = {"xaxis": {"title": {"text": "b"}}, "yaxis": {"title": {"text": "a"}}}
-    figure.update_scenes(zaxis={"title": {"text": "loss"}, "range": [low, high]}, **sides)
+    titles = {"xaxis": "b", "yaxis": "a", "zaxis": "loss"}
+    sides = {side: {"title": axis_title(text), "tickfont": {"size": 11}} for side, text in titles.items()}
+    figure.update_scenes(sides, camera={"eye": VIEWER}, aspectmode="cube")
+    figure.update_scenes(zaxis={"range": [low, high], "nticks": 4})
     return _finished(figure, landscapes, "Loss surfaces")
 
 
@@ -48,8 +52,9 @@ def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
             row=row,
             col=column,
         )
-    figure.update_xaxes(title={"text": "b"})
-    figure.update_yaxes(title={"text": "a"})
+    figure.update_xaxes(title={"text": "b"}, constrain="domain")
+    figure.update_yaxes(title={"text": "a"}, constrain="domain")
+    figure.for_each_yaxis(lambda axis: axis.update(scaleanchor=axis.anchor))  # a is as long as b
     return _finished(figure, landscapes, "Loss contours")
 
 
@@ -72,8 +77,8 @@ def _contour(landscape: Landscape, bounds: tuple[float, float]) -> go.Figure:
         zmax=high,
         colorbar={"title": {"text": "loss"}, "thickness": 12},
     )
-    figure.update_xaxes(title=axis_title("b"))
-    figure.update_yaxes(title=axis_title("a"), automargin=True)
+    figure.update_xaxes(title=axis_title("b"), constrain="domain")
+    figure.update_yaxes(title=axis_title("a"), automargin=True, scaleanchor="x", constrain="domain")
     return styled(figure, label(landscape.name)).update_layout(height=PANEL)
 
 
@@ -103,7 +108,7 @@ def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) ->
             "colorscale": SEQUENTIAL,
             "cmin": low,
             "cmax": high,
-            "colorbar": {"title": {"text": "loss"}, "x": 1.06},
+            "colorbar": {"title": {"text": "loss"}, "x": 1 + 0.16 / columns},
         },
     )
 

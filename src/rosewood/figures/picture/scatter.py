@@ -18,7 +18,7 @@ def draw_scatter(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
     mode = trace.mode or "lines"
     x = np.arange(len(trace.y)) if trace.x is None else trace.x
     paint = trace.line.color or (trace.marker.color if isinstance(trace.marker.color, str) else None) or colour
-    style: dict[str, Any] = {"color": paints(paint), "alpha": trace.opacity, "label": plain(trace.name)}
+    style: dict[str, Any] = {"color": paints(paint), "alpha": trace.opacity, "label": listed(trace)}
     line = DASHES[trace.line.dash or "solid"] if "lines" in mode else "none"
     fill_band(axes, trace, x, paint)
     if "markers" in mode and trace.marker.color is not None and not isinstance(trace.marker.color, str):
@@ -35,6 +35,11 @@ def draw_scatter(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
             axes.annotate(plain(word), (across, up), xytext=(3, 3), textcoords="offset points", fontsize=8)
 
 
+def listed(trace: Any) -> str | None:
+    """The name that the legend gives to a trace, if it is to be there."""
+    return None if trace.showlegend is False else plain(trace.name)
+
+
 def draw_coloured_points(axes: Axes, trace: Any, x: Any) -> None:
     """Points that each have their own colour, named or by number."""
     colours, size = trace.marker.color, trace.marker.size
@@ -42,7 +47,7 @@ def draw_coloured_points(axes: Axes, trace: Any, x: Any) -> None:
     style: dict[str, Any] = {
         "s": area,
         "marker": SYMBOLS.get(trace.marker.symbol or "circle", "o"),
-        "label": plain(trace.name),
+        "label": listed(trace),
     }
     if all(isinstance(one, str) for one in colours):
         axes.scatter(x, trace.y, c=[paints(one) for one in colours], **style)
