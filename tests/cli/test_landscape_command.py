@@ -28,6 +28,7 @@ def test_landscapes_of_runs_and_of_their_start(rosewood: Rosewood, make_run: Mak
     )
     start, *runs = (Landscape.load(output / f"{name}.json") for name in ("pre-trained", "vanilla", "rose"))
     assert "untrained head" in start.note and not runs[0].note
+    assert runs[0].command.startswith("rosewood ")
     assert all(each.sharpness.top_eigenvalue and each.sharpness.top_eigenvalue.products <= 2 for each in runs)
     for each in (start, *runs):
         assert f"{each.loss:.4f}" in printed

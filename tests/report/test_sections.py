@@ -175,7 +175,8 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     runs = load_runs([write_run(tmp_path / f"run{seed}", "rose", seed) for seed in range(2)])
     folder = tmp_path / "landscapes"
     for name in ("pre-trained", "run1", "run0", "stranger"):
-        landscape(name, note="with an untrained head" * (name == "pre-trained")).save(folder / f"{name}.json")
+        note, command = "with an untrained head" * (name == "pre-trained"), "rosewood landscape run0 run1"
+        landscape(name, note=note, command=command).save(folder / f"{name}.json")
     found = subject(runs, landscape=folder)
     shown = next(section for section in sections(found) if section.title == "Loss landscape")
     assert [chart.title for chart in shown.parts[0].charts] == ["pre-trained", "rose, seed 0", "rose, seed 1"]
@@ -183,6 +184,8 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     table = shown.parts[1].grid
     assert table.title == "Sharpness: own, test, 8 examples"
     assert table.caption == "pre-trained: with an untrained head."
+    (typed,) = (part for part in commands.section(found).parts if getattr(part, "title", "") == "loss landscapes")
+    assert isinstance(typed, Listing) and typed.text == "rosewood landscape run0 run1"
     assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-"]
     landscape("run1", points=7).save(folder / "run1.json")
     with pytest.raises(RunError, match="do not compare: pre-trained and rose, seed 1 differ in coordinates"):

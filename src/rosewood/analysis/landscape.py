@@ -32,6 +32,7 @@ class Landscape(Measured):
     accuracy: Share  # in the centre
     sharpness: Sharpness
     note: str = ""
+    command: str = ""  # as it was typed, where it was
 
     @property
     def loss(self) -> float:
@@ -53,6 +54,7 @@ def loss_landscape(
     hessian_iterations: int = 20,
     output: str | Path | None = None,
     note: str = "",
+    command: str = "",
     progress: bool = True,
 ) -> Landscape:
     """The loss on `points` x `points` places up to `radius` times the weights' norms away, in evaluation mode.
@@ -100,6 +102,7 @@ def loss_landscape(
         accuracy=accuracy,
         sharpness=sharpness_of(coordinates, losses, threshold, eigenvalue),
         note=note,
+        command=command,
     )
     if path is not None:
         result.save(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -83,6 +85,7 @@ def landscape(
                     hessian_iterations=hessian_iterations,
                     output=output / f"{name}.json",
                     note=NOTE if name == PRETRAINED else "",
+                    command=shlex.join(["rosewood", *sys.argv[1:]]),
                 )
             )
     _draw(found, output)

@@ -17,12 +17,17 @@ PLACE = 100
 def section(subject: Subject) -> Section | None:
     """What was typed to train, what to type to evaluate and attack, and the versions that did it."""
     parts: list[Part] = [Listing(run.name, "\n".join(commands(run))) for run in subject.runs]
+    landscapes = dict.fromkeys(each.command for each in subject.landscapes if each.command)
+    parts += [Listing("loss landscapes", "\n".join(landscapes))] if landscapes else []
     rows = [_facts(run.name, run.info) for run in subject.runs if run.info is not None]
     if rows:
         header = ["run", "model", "seed", "training data", "software"]
         caption = "Training data: their fingerprints; the same data have the same."
         parts.append(Table(Grid("Models, data and versions", header, rows, caption, texts=5), folded=True))
-    lead = "Training as it was started; evaluation and attacks as the results say. Folders are those of the author."
+    lead = (
+        "Training and landscapes as they were started; evaluation and attacks as the results say. Folders are those of "
+        "the author."
+    )
     return Section("Reproduce", parts, lead)
 
 
