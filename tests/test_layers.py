@@ -30,7 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("recipe", "registry", "recipes"),
     ("overrides", "training_settings"),
     ("watched",),
-    ("errors", "durable", "strict_yaml", "first_use"),
+    ("errors", "durable", "strict_yaml", "first_use", "typed_command"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}
 # The vocabulary of recipes: they describe components, and components may look at the recipe they are part of.

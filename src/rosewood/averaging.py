@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from transformers.utils import logging
 from rosewood.data.models import resolve_model
 from rosewood.errors import RunError
 from rosewood.results import Average, AveragedRun, RunInfo
+from rosewood.typed_command import typed_command
 
 
 def average(
@@ -185,7 +184,7 @@ def _describe(first: RunInfo, seconds: float) -> RunInfo:
         validation_size=first.validation_size,
         max_length=first.max_length,
         training_arguments={},
-        command=shlex.join(["rosewood", *sys.argv[1:]]),
+        command=typed_command(),
         status="finished",
         seconds=round(seconds, 3),
     )

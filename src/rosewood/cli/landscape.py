@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -65,6 +63,7 @@ def landscape(
     from rosewood.analysis.run_names import PRETRAINED
     from rosewood.analysis.sharpness_table import sharpness_table
     from rosewood.evaluation.layout import Folded
+    from rosewood.typed_command import typed_command
 
     grid_coordinates(points, radius)
     losses = RunLosses(runs, data_dir, split, size, batch_size, seed)
@@ -85,7 +84,7 @@ def landscape(
                     hessian_iterations=hessian_iterations,
                     output=output / f"{name}.json",
                     note=NOTE if name == PRETRAINED else "",
-                    command=shlex.join(["rosewood", *sys.argv[1:]]),
+                    command=typed_command(),
                 )
             )
     _draw(found, output)

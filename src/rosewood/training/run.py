@@ -14,7 +14,6 @@ checkpoints/   only while the run is unfinished
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 import time
@@ -50,6 +49,7 @@ from rosewood.training.robust_validation import METRIC
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
+from rosewood.typed_command import typed_command
 
 
 def check_run(plan: Plan) -> None:
@@ -187,7 +187,7 @@ def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) 
     return RunInfo(
         **_settings(plan),
         fingerprints=_fingerprints(data, words),
-        command=shlex.join(["rosewood", *sys.argv[1:]]),
+        command=typed_command(),
     )
 
 
