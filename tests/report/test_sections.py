@@ -171,6 +171,14 @@ def test_a_run_too_short_for_its_watch_is_left_out(tmp_path: Path) -> None:
     assert [module.section(subject(load_runs([folder]))) for module in (masks, drift, inconsistency)] == [None] * 3
 
 
+@pytest.mark.parametrize("name", ["history.jsonl", "recipe.yaml"])
+def test_a_file_that_is_no_text_is_named(name: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / name).write_bytes(b"\xff\x00")
+    with pytest.raises(RunError, match=rf"cannot read .*{name}: .*Without the file"):
+        subject(load_runs([folder]))
+
+
 def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     runs = load_runs([write_run(tmp_path / f"run{seed}", "rose", seed) for seed in range(2)])
     folder = tmp_path / "landscapes"

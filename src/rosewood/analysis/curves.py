@@ -39,7 +39,10 @@ def training_history(path: Path, points: int = POINTS) -> dict[str, Curve]:
 def _records(path: Path) -> Iterator[tuple[float, list[tuple[str, float]]]]:
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {path}: {error}. Without the file its curves are left out.") from error
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
