@@ -88,10 +88,17 @@ def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     info = RunInfo.load(folder / "run.json")
     training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora")}
     recipe = folder / "recipe.yaml"
-    training |= info.training_arguments | {"recipe.yaml": recipe.read_text() if recipe.exists() else None}
+    training |= info.training_arguments | {"recipe.yaml": _text(recipe) if recipe.exists() else None}
     return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
 
 
 def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
     sets = {(each.name, each.data) for each in evaluation.sets}
     return sets | {(each.name, each.data) for each in evaluation.anomalies}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {path}: {error}. Restore it, or leave out the run.") from error

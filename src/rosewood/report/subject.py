@@ -11,7 +11,6 @@ from rosewood.analysis.curves import Curve, training_history
 from rosewood.analysis.landscape import Landscape
 from rosewood.attacks.search.outcome import REPORT, load_outcome
 from rosewood.data.tasks import load_task
-from rosewood.errors import RunError
 from rosewood.evaluation.comparison import Published, check_baseline
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
@@ -138,20 +137,13 @@ def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:
                 _name(run, runs),
                 run,
                 RunInfo.load(info) if info.exists() else None,
-                _text(recipe) if recipe.exists() else None,
+                recipe.read_text(encoding="utf-8") if recipe.exists() else None,
                 load_task(task).labels if task.exists() else [],
                 training_history(run.folder / "history.jsonl"),
                 [Attack(each.parent, AttackReport.load(each)) for each in _reports(run.folder)],
             )
         )
     return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {path}: {error}. Without the file it is left out of the page.") from error
 
 
 def _reports(folder: Path) -> list[Path]:
