@@ -15,6 +15,7 @@ from rosewood.figures.style import SEQUENTIAL, styled
 ACROSS = 4
 PANEL = 320  # pixels
 LEVELS = 20
+BELOW = {"orientation": "h", "y": -0.22, "yanchor": "top"}  # leaves the whole width to the square above
 # Plotly's own place is so near that the corners of a surface are cut off.
 VIEWER = {"x": 1.9, "y": -1.9, "z": 1.2}
 
@@ -75,11 +76,11 @@ def _contour(landscape: Landscape, bounds: tuple[float, float]) -> go.Figure:
         colorscale=SEQUENTIAL,
         zmin=low,
         zmax=high,
-        colorbar={"title": {"text": "loss"}, "thickness": 12},
+        colorbar={"title": axis_title("loss"), "thickness": 12, "tickformat": ".3g", "tickangle": 0, **BELOW},
     )
     figure.update_xaxes(title=axis_title("b"), constrain="domain")
     figure.update_yaxes(title=axis_title("a"), automargin=True, scaleanchor="x", constrain="domain")
-    return styled(figure, label(landscape.name)).update_layout(height=PANEL)
+    return styled(figure, label(landscape.name)).update_layout(height=PANEL + 60)
 
 
 def _panels(landscapes: Sequence[Landscape], kind: str) -> go.Figure:
