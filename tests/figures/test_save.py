@@ -112,6 +112,14 @@ def test_axes_keep_to_what_the_figure_asks_of_them() -> None:
     assert below.get_ylim()[0] <= -2 and below.get_ylim()[1] == 0
 
 
+def test_cells_of_a_heat_map_reach_half_way_to_the_next() -> None:
+    figure = go.Figure(go.Heatmap(x=[1, 2, 4], y=[7], z=[[1, 2, 3]]))
+    (mesh,) = drawn(figure).panels["x", "y"].collections
+    corners = mesh.get_coordinates()
+    assert corners[0, :, 0].tolist() == [0.5, 1.5, 3, 5]
+    assert corners[:, 0, 1].tolist() == [6.5, 7.5], "a single row can be seen"
+
+
 def test_points_have_the_colours_of_the_whole_scale() -> None:
     look = {"color": [3, 4], "colorscale": "hsv", "cmin": 0, "cmax": 10}
     points = drawn(go.Figure(go.Scatter(x=[1, 2], y=[3, 4], mode="markers", marker=look))).panels["x", "y"]

@@ -19,7 +19,7 @@ def draw_heatmap(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
     z = numbers(trace.z)
     x, x_names = places(trace.x, z.shape[1])
     y, y_names = places(trace.y, z.shape[0])
-    mesh = axes.pcolormesh(x, y, z, shading="nearest", **colouring(drawing, trace, z))
+    mesh = axes.pcolormesh(borders(x), borders(y), z, shading="flat", **colouring(drawing, trace, z))
     axes.grid(False)
     if x_names:
         axes.set_xticks(x, x_names)
@@ -28,6 +28,14 @@ def draw_heatmap(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
     if trace.texttemplate:
         write_cells(axes, trace, x, y, z, mesh)
     bar_of_colours(drawing, trace, mesh, axes)
+
+
+def borders(places: np.ndarray) -> np.ndarray:
+    """Where cells begin and end: half way to the next, and one unit wide if there is but one."""
+    if len(places) == 1:
+        return places[0] + np.array([-0.5, 0.5])
+    middles = (places[1:] + places[:-1]) / 2
+    return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
 
 
 def write_cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, z: np.ndarray, mesh: Any) -> None:
