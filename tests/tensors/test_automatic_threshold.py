@@ -35,6 +35,11 @@ def test_the_slow_transcription_agrees(rule: RuleName, risks: list[float]) -> No
     assert kept(risks, rule) == slowly_kept(risks, rule)
 
 
+def test_a_cut_between_equals_counts_for_nothing() -> None:
+    """Between the first two of 259 the groups would differ most, and there is no such threshold."""
+    assert kept([1.0, *[259.0] * 7, 260.0, 660.0, INF], "otsu") == [True] * 9 + [False] * 2
+
+
 @every_rule
 @settings(max_examples=100, deadline=None)
 @given(risks=risks_of_any_kind, scale=st.floats(1e-12, 1e12))

@@ -35,7 +35,8 @@ def keep_low(risk: Tensor, rule: RuleName) -> Tensor:
     logs = logs.where(logs.isfinite(), math.nan)
     position = torch.arange(len(ordered), device=risk.device)
     least = (len(ordered) - 1) // ONE_IN
-    allowed = ~logs.isnan() & (position >= least)
+    last_of_equals = ordered.diff(append=ordered.new_full((1,), math.nan)) != 0
+    allowed = ~logs.isnan() & (position >= least) & last_of_equals
     ends = RULES[rule].ends(logs, allowed) & allowed | (ordered == 0) | (position == least)
     threshold = ordered.gather(0, position.where(ends, 0).amax(0, keepdim=True))
     return (risk <= threshold).to(risk.dtype)
