@@ -16,6 +16,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from ray_cells import TRAINING, once_it_trains, tables, workers_on
 from rosewood.errors import ExperimentError
 from rosewood.experiments import ray_engine
 from rosewood.experiments.compare import compare
@@ -26,7 +27,6 @@ from rosewood.experiments.ray_engine import RayEngine
 from rosewood.experiments.worker import FAILED
 from tiny_experiment import tiny_experiment, write_data
 
-FILES = ("results.json", "table.md", "table.tex", "table.csv")
 QUIET = Console(quiet=True)
 BROKEN = {"recipe": "rose-second", "label": "broken", "training": {"optim": "adafactor"}}
 
@@ -130,41 +130,24 @@ def cluster() -> Iterator[Any]:
             yield ray
 
 
-def tables(output: Path) -> list[bytes]:
-    return [(output / name).read_bytes() for name in FILES]
-
-
 def predictions(output: Path) -> dict[str, bytes]:
     return {str(file.relative_to(output)): file.read_bytes() for file in output.glob("*/run/predictions*.parquet")}
-
-
-def workers_on(folder: Path) -> list[psutil.Process]:
-    found = psutil.process_iter(["cmdline"])
-    return [each for each in found if str(folder) in (each.info["cmdline"] or []) and "-m" in each.info["cmdline"]]
 
 
 def kill_once_it_trains(folder: Path, whom: str) -> threading.Thread:
     """SIGKILL for the worker, or for the Ray task that supervises it, as soon as there is a checkpoint."""
 
-    def kill() -> None:
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            running = workers_on(folder)
-            if running and list(folder.glob("run/checkpoints/checkpoint-*")):
-                (running[0] if whom == "worker" else running[0].parent()).kill()  # type: ignore[union-attr]
-                return
-            time.sleep(0.005)
+    def kill(worker: psutil.Process) -> bool:
+        (worker if whom == "worker" else worker.parent()).kill()  # type: ignore[union-attr]
+        return True
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    return thread
+    return once_it_trains(folder, kill)
 
 
 @pytest.mark.slow
 def test_figures_are_those_of_local_processes_also_after_kills(cluster: Any, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data")
-    training = {"max_steps": 60, "per_device_train_batch_size": 4, "save_strategy": "steps", "save_steps": 4}
-    experiment = tiny_experiment(tmp_path, recipes=["vanilla", BROKEN], attacks=[], training=training)
+    experiment = tiny_experiment(tmp_path, recipes=["vanilla", BROKEN], attacks=[], training=TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         compare(experiment, tmp_path / "local", data, LocalEngine(2), QUIET)

@@ -38,12 +38,11 @@ from rosewood.training.arguments import (
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
-from rosewood.training.class_batches import ClassSampler, class_labels
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.history import History
-from rosewood.training.length_groups import LengthGroupedSampler
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.train_sampler import train_sampler
 from rosewood.training.watch import Watch
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
@@ -198,21 +197,9 @@ class RobustTrainer(CheckpointedTrainer):
             self._hooks = hooks
 
     def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler | None:
-        dataset: Any = self.train_dataset  # the argument has lost the columns that the model does not take
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        # The Trainer's own sampler draws from the global generator, so a resumed epoch sees another order.
-        grouped = self.args.train_sampling_strategy == "group_by_length"
-        lengths = dataset["length"] if grouped and "length" in getattr(dataset, "column_names", ()) else None
-        step = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        for anchor in self._anchors():
-            order = anchor.batch_order()
-            if order is not None:
-                labels = class_labels(dataset, f"anchor {anchor.name}")
-                batch = step if order == "stratified" else self.args.train_batch_size
-                return ClassSampler(labels, order, batch, seed, lengths)
-        if lengths is not None:
-            return LengthGroupedSampler(lengths, step, seed)
-        return super()._get_train_sampler(train_dataset)
+        # Not of the argument, which has lost the columns that the model does not take.
+        own = train_sampler(self.train_dataset, self.args, self._anchors())
+        return super()._get_train_sampler(train_dataset) if own is None else own
 
     # One step.
 
