@@ -41,7 +41,10 @@ from rosewood.protocol import Output
 from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
 
-SETTINGS: tuple[dict[str, Any], ...] = ({}, {"at": "words"}, {"entropy_norm": "mean"}, {"steps": 20}, {"loss": "ce"})
+SETTINGS: tuple[dict[str, Any], ...] = (
+    *({}, {"at": "words"}, {"entropy_norm": "mean"}, {"steps": 20}, {"loss": "ce"}),
+    {"steps": 3, "learning_rate": 3.0},  # as in rift_replication.py
+)
 BATCH, LENGTH, LAYERS = 32, 300, 9
 
 
