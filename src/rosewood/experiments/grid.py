@@ -20,8 +20,8 @@ from rosewood.errors import RosewoodError, closest
 from rosewood.evaluation import plan as evaluation_plan
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import EvaluationChoice, Experiment, RecipeChoice, TaskChoice, problems_of
-from rosewood.perturbations.synonym_hull import SynonymHull
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.substitution import lexicon_sources
 from rosewood.training_settings import typed_arguments
 
 Found = TypeVar("Found")
@@ -136,10 +136,7 @@ class _Grid:
     ) -> Iterator[Cell]:
         choice, recipe = made
         settings = self.experiment.plan_settings() | chosen.plan_settings()
-        hulls = [each.perturbation for each in recipe.all_stages() if isinstance(each.perturbation, SynonymHull)]
-        if hulls or settings.get("select_by"):
-            lexicon = hulls[0].lexicon if hulls else None
-            sources = sources | {"training lexicon": lexicon_identity(lexicon, self.data_dir)}
+        sources = sources | lexicon_sources(recipe, settings.get("select_by"), self.data_dir)
         for seed in self.experiment.seeds:
             cell = Cell(
                 label=choice.name,

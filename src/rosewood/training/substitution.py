@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
@@ -10,12 +11,21 @@ from transformers import PreTrainedTokenizerBase
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.attacks.search.resources import Resources
 from rosewood.data.alignment import with_substitutes
-from rosewood.data.lexicon import Lexicon
+from rosewood.data.lexicon import Lexicon, lexicon_identity
 from rosewood.data.surface import Substituting
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.perturbations.synonym_hull import SynonymHull
 from rosewood.recipe import Recipe
+
+
+def lexicon_sources(recipe: Recipe, select_by: str | None, data_dir: str | None) -> dict[str, Any]:
+    """What tells apart the lexicons that a run of this recipe may read; empty if it reads none."""
+    perturbations = [stage.perturbation for stage in recipe.all_stages()]
+    names = [each.lexicon for each in perturbations if isinstance(each, SynonymHull)]
+    if select_by is not None:
+        names.append(None)
+    return {"training lexicon": lexicon_identity(names[0], data_dir)} if names else {}
 
 
 @dataclass(frozen=True)

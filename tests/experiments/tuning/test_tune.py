@@ -18,6 +18,7 @@ import optuna
 import pytest
 from rich.console import Console
 
+from rosewood.data.lexicon import COUNTER_FITTED
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.tuning import study as studies
 from rosewood.experiments.tuning import tune as tuning
@@ -90,6 +91,18 @@ def test_a_study_is_of_one_kind(place: Place) -> None:
         place.tune("whole", {"learning_rate": "1e-5..1e-1:log"})
     with pytest.raises(ExperimentError, match="was begun with another recipe and seed"):
         place.tune("whole", recipe="r-drop", seed=3)
+
+
+def test_a_study_of_robustness_has_one_lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, words = Place(tmp_path), tmp_path / COUNTER_FITTED
+    words.parent.mkdir(parents=True)
+    words.write_text('{"good": ["fine"]}')
+    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: SimpleNamespace(robust_accuracy=0.5))
+    settings: dict[str, Any] = {"objective": "robust", "attack": "pwws", "data_dir": str(tmp_path), "trials": 1}
+    assert place.tune("out", **settings).best is not None
+    words.write_text('{"good": ["nice"]}')
+    with pytest.raises(ExperimentError, match="was begun with another training lexicon"):
+        place.tune("out", **settings)
 
 
 def test_a_trial_that_fails_stops_no_other(place: Place) -> None:

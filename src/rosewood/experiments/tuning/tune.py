@@ -31,6 +31,7 @@ from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run, check_writable
+from rosewood.training.substitution import lexicon_sources
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -117,6 +118,7 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
         "model": of_checkpoint(plan.model),
         "data": {name: source_identity(plan.task, name, plan.data_dir) for name in plan.task.splits},
         "lora": None if plan.lora is None else plan.lora.model_dump(mode="json"),
+        **lexicon_sources(plan.recipe, plan.select_by, plan.data_dir),
         **{name: getattr(plan, name) for name in others},
     }
     found: dict[str, Any] = json.loads(json.dumps(facts))  # as the storage will give it back
