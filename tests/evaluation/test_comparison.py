@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from rosewood.errors import RunError
-from rosewood.evaluation.comparison import compared
+from rosewood.evaluation.comparison import compared, figures_by_column, over_seeds, summaries
 from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import ROLES
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
-from rosewood.evaluation.statistics import glue_aggregates, mcnemar, relative_improvement, welch
+from rosewood.evaluation.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch
 from rosewood.results import Evaluation, Mean, MissingSet, SetResult
 from tiny_runs import run_info
 
@@ -81,7 +81,8 @@ def test_mean_and_deviation_over_seeds_and_marks_of_what_is_better(tmp_path: Pat
     assert shown(grid, "vanilla") == {"method": "vanilla", "seeds": "3", "test": "80.0 ±1.0"}
     assert shown(grid, "rose")["test"] == "91.0 ±1.0*"
     assert shown(grid, "same")["test"] == "80.3 ±1.5"
-    assert welch(accuracies["rose"], accuracies["vanilla"]) < 0.025 < welch(accuracies["same"], accuracies["vanilla"])
+    rose, same = (welch(accuracies[method], accuracies["vanilla"]) for method in ("rose", "same"))
+    assert rose is not None and same is not None and rose < 0.025 < same
     assert "better than vanilla" in grid.caption
 
 
@@ -159,6 +160,51 @@ def test_runs_of_several_tasks_make_the_glue_average(tmp_path: Path) -> None:
     assert (found["paper advglue_rte"], found["paper mean"]) == ("35.5", "64.6")
     assert list(found).index("paper mean") == list(found).index("mean") + 1
     assert "paper sst2" not in found and "Published, but not a column here: dorp." in beside.caption
+
+
+def on_two_tasks(folder: Path, recipe: str, seed: int, clean: float, adversarial: float) -> list[Path]:
+    return [
+        save(
+            folder / f"{recipe}-{task}-{seed}",
+            recipe,
+            seed,
+            {(task, "clean"): clean + shift, (f"advglue_{task}", "adversarial"): adversarial + shift},
+            suite="glue-adv",
+            task=task,
+        )
+        for task, shift in (("sst2", 0.1), ("rte", -0.1))
+    ]
+
+
+def test_mean_and_drop_are_figures_of_each_seed_and_tested(tmp_path: Path) -> None:
+    methods = {"vanilla": [(0.8, 0.30), (0.8, 0.32), (0.8, 0.31)], "rose": [(0.8, 0.50), (0.8, 0.54), (0.8, 0.52)]}
+    runs = {
+        method: load_runs([f for seed, pair in enumerate(found) for f in on_two_tasks(tmp_path, method, seed, *pair)])
+        for method, found in methods.items()
+    }
+    found = summaries(runs["rose"])
+    assert {seed: each.value for seed, each in found["drop"].items()} == pytest.approx({0: 0.30, 1: 0.26, 2: 0.28})
+    assert [each.value for each in found["mean"].values()] == pytest.approx([0.65, 0.67, 0.66])
+    assert summaries(runs["rose"][:-1])["drop"].keys() == {0, 1}, "a seed that lacks a task has no summary"
+    grid = compared([*runs["vanilla"], *runs["rose"]], "vanilla")[0]
+    assert shown(grid, "rose")["mean"] == "66.0 ±1.0*\n2 of 4 tasks"
+    assert shown(grid, "rose")["drop"] == "28.0 ±2.0*\n2 of 4 tasks", "less is better"
+    assert shown(grid, "vanilla")["drop"] == "49.0 ±1.0\n2 of 4 tasks"
+    values = {method: figures_by_column(found) for method, found in runs.items()}
+    tests = over_seeds(values, "vanilla")
+    assert {column for _, column in tests} == {"mean", "drop", "advglue_sst2", "advglue_rte"}, "clean never varies"
+    summary = holm({column: tests["rose", column].p for column in ("mean", "drop")})
+    assert summary == {column: tests["rose", column].adjusted for column in ("mean", "drop")}
+
+
+def test_models_that_never_vary_are_not_tested_against_each_other(tmp_path: Path) -> None:
+    folders = [
+        save(tmp_path / f"{recipe}{seed}", recipe, seed, {("test", "clean"): value}, suite=None)
+        for recipe, value in (("vanilla", 38 / 78), ("one_class", 39 / 78))
+        for seed in range(3)
+    ]
+    (grid,) = compared(load_runs(folders), "vanilla")
+    assert shown(grid, "one_class")["test"] == "50.0 ±0.0"
 
 
 def test_differences_on_the_same_examples(tmp_path: Path) -> None:

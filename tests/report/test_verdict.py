@@ -44,7 +44,7 @@ def test_single_runs_are_judged_on_the_same_examples(said) -> None:
     found = said(vanilla=[24], rose=[38], same=[24], worse=[15])
     assert found.sentence == (
         "rose is better than vanilla on clean plain, imdb, poem and advglue; worse is worse than vanilla on clean "
-        "plain, imdb, poem and advglue; same does not differ from it by more than chance (p < 0.05 after Holm's "
+        "plain, imdb, poem and advglue; same cannot be shown to differ from it (p < 0.05 after Holm's "
         "adjustment of 12 tests on the same examples)."
     )
     assert found.remarks[0] == "One seed each: another seed could change the picture."
@@ -52,11 +52,11 @@ def test_single_runs_are_judged_on_the_same_examples(said) -> None:
 
 def test_chance_is_called_chance(said) -> None:
     expected = (
-        "{} from vanilla by more than chance: none of {} tests on the same examples has p < 0.05 after Holm's "
+        "{} be shown to differ from vanilla: none of {} tests on the same examples has p < 0.05 after Holm's "
         "adjustment."
     )
-    assert said(vanilla=[30], rose=[31]).sentence == expected.format("rose does not differ", 4)
-    assert said(vanilla=[30], a=[31], b=[29]).sentence == expected.format("No method differs", 8)
+    assert said(vanilla=[30], rose=[31]).sentence == expected.format("rose cannot", 4)
+    assert said(vanilla=[30], a=[31], b=[29]).sentence == expected.format("No method can", 8)
 
 
 def test_without_predictions_or_a_baseline_nothing_is_claimed(said) -> None:
@@ -72,10 +72,11 @@ def test_without_predictions_or_a_baseline_nothing_is_claimed(said) -> None:
 def test_several_seeds_are_judged_over_seeds_in_both_directions(said) -> None:
     found = said(vanilla=[24, 25, 24], rose=[34, 35, 35], worse=[15, 15, 16], single=[30])
     first, second, third = found.sentence.split("; ")
-    assert first.startswith("rose is better than vanilla on clean, shift, adversarial, noise") and "worse" not in first
-    assert second.startswith("worse is worse than vanilla on clean, shift, adversarial, noise")
-    assert third.startswith("single does not differ from it by more than chance (p < 0.05 after Holm's adjustment of ")
-    assert third.endswith("tests over seeds).")
+    assert first.startswith("rose is better than vanilla on clean, shift, adversarial and noise")
+    assert second.startswith("worse is worse than vanilla on clean, shift, adversarial and noise")
+    assert "worse" not in first and "better" not in second
+    assert third.startswith("single cannot be shown to differ from it (p < 0.05 after Holm's adjustment of ")
+    assert third.endswith("one-tailed tests over seeds in either direction).")
     assert "One seed each: another seed could change the picture." not in found.remarks
     assert said(vanilla=[24], rose=[34, 35]).sentence == (
         "No difference from vanilla can be tested: it takes two seeds or more of both methods."

@@ -32,10 +32,12 @@ from rosewood.evaluation.statistics import (
     welch,
 )
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
-from rosewood.results import Evaluation
+from rosewood.results import Evaluation, Role
 
 LEVEL = 0.05
-_GAP = "gap\n"
+_GAP, _WORST = "gap\n", "worst group\n"
+SUMMARIES = ("mean", "drop")
+"""ROSE's columns over the tasks of a suite: the mean of all accuracies, and the mean drop from clean to adversarial."""
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
 _ROAST = {
     "accuracy": "clean",
@@ -78,15 +80,21 @@ def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
     values = {method: figures_by_column(runs) for method, runs in methods.items()}
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
+    columns.sort(key=SUMMARIES.__contains__)  # last; the others stay in their order
     marks = {} if baseline is None else _marks(values, baseline)
-    aggregates = {method: _aggregates(runs, methods.get(baseline or "")) for method, runs in methods.items()}
+    improvements = {method: _improvements(runs, methods.get(baseline or "", [])) for method, runs in methods.items()}
     ranks = _ranks(methods)
-    extra = list(dict.fromkeys(name for found in aggregates.values() for name in found))
+    extra = list(dict.fromkeys(name for found in improvements.values() for name in found))
     rows = []
     for method, runs in methods.items():
-        cells = [_cell(values[method].get(column, [])) for column in columns]
-        cells = [cell + marks.get((method, column), "") for cell, column in zip(cells, columns, strict=True)]
-        others = [aggregates[method].get(name, "-") for name in extra]
+        share = _share_of_tasks(runs)
+        cells = [
+            _cell(values[method].get(column, []))
+            + marks.get((method, column), "")
+            + (share if column in SUMMARIES else "")
+            for column in columns
+        ]
+        others = [improvements[method].get(name, "-") for name in extra]
         rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
     some = next(iter(methods.values()))[0].evaluation
     header = ["method", "seeds", *(_heading(some, column) for column in columns), *extra]
@@ -143,7 +151,10 @@ def _caption(
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
     if baseline is not None and marks:
-        parts.append(f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted).")
+        parts.append(
+            f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; worst "
+            "groups and gaps are not tested)."
+        )
     elif baseline is not None:
         parts.append("No test over seeds: it takes two runs or more of both methods.")
     return " ".join(parts)
@@ -174,7 +185,49 @@ def figures_by_column(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
     for run in runs:
         for column, figure in figures_of(run.evaluation):
             found.setdefault(column, []).append(figure)
+    return found | {column: list(seeds.values()) for column, seeds in summaries(runs).items()}
+
+
+def summaries(runs: Sequence[EvaluatedRun]) -> dict[str, dict[int, Figure]]:
+    """Mean and drop of a method on a suite over several tasks, of each seed that has all tasks of the method."""
+    tasks = _summarised(runs)
+    by_seed: dict[int, dict[str, Evaluation]] = {}
+    for run in runs:
+        if run.evaluation.task in tasks:
+            by_seed.setdefault(run.seed or 0, {})[run.evaluation.task] = run.evaluation
+    found: dict[str, dict[int, Figure]] = {}
+    for seed, evaluations in by_seed.items():
+        if len(evaluations) == len(tasks):
+            sides = ({task: _accuracy(each, role) for task, each in evaluations.items()} for role in _SIDES)
+            for column, value in zip(SUMMARIES, glue_aggregates(*sides), strict=True):
+                found.setdefault(column, {})[seed] = Figure(value)
     return found
+
+
+_SIDES: tuple[Role, Role] = ("clean", "adversarial")
+
+
+def _summarised(runs: Sequence[EvaluatedRun]) -> list[str]:
+    """The tasks of a suite over several tasks that have both clean and adversarial sets."""
+    of_tasks = [run.evaluation for run in runs if run.evaluation.suite and run.evaluation.task != run.evaluation.suite]
+    both = [each.task for each in of_tasks if set(_SIDES) <= {found.role for found in each.sets}]
+    return list(dict.fromkeys(both))
+
+
+def _accuracy(evaluation: Evaluation, role: Role) -> float:
+    return float(np.mean([each.accuracy for each in evaluation.sets if each.role == role]))
+
+
+def _share_of_tasks(runs: Sequence[EvaluatedRun]) -> str:
+    """Over how many tasks of its suite the summary of a method is, if not over all."""
+    from rosewood.data.suites import load_suite
+
+    tasks = _summarised(runs)
+    try:
+        whole = load_suite(runs[0].evaluation.suite or "").tasks
+    except DataError:  # a file of the user's own, which may be gone
+        whole = tasks
+    return f"\n{len(tasks)} of {len(whole)} tasks" if 0 < len(tasks) < len(whole) else ""
 
 
 def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
@@ -186,7 +239,7 @@ def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
         yield from ((each.name, Figure(each.value, each.interval)) for each in evaluation.means if each.name in MEANS)
     clean = next((each for each in evaluation.sets if each.role == "clean"), None)
     if clean is not None and clean.worst is not None and clean.gap is not None:
-        yield f"worst group\n{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
+        yield f"{_WORST}{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
         yield f"{_GAP}{clean.name}", Figure(clean.gap)
     for attack in evaluation.attacks:
         of = evaluation.task if by_task else attack.of  # the columns of several tasks must differ
@@ -204,7 +257,7 @@ def _cell(figures: Sequence[Figure]) -> str:
 
 
 def lower_is_better(column: str) -> bool:
-    return column in ("ece", "held_out_ece") or column.startswith(_GAP)
+    return column in ("ece", "held_out_ece", "drop")
 
 
 def _seeds(runs: Sequence[EvaluatedRun]) -> str:
@@ -213,25 +266,35 @@ def _seeds(runs: Sequence[EvaluatedRun]) -> str:
 
 
 class OverSeeds(NamedTuple):
-    """The p-value of a test over seeds, as it is and adjusted for all tests of its table."""
+    """The p-value of a test over seeds, as it is and adjusted for all tests of its family."""
 
     p: float
     adjusted: float
 
 
-def over_seeds(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], OverSeeds]:
-    """Method and column -> whether its figure is better than the baseline's; all tests of the table together."""
-    tests = {}
+def over_seeds(
+    values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str, worse: bool = False
+) -> dict[tuple[str, str], OverSeeds]:
+    """Method and column -> whether its figure is better than the baseline's, or worse.
+
+    Two families are adjusted, each for all of its tests: the summaries over tasks, and the figures that they summarise.
+    Worst groups and gaps are no family: they are chosen or derived from what is tested, and would only dilute it.
+    """
+    families: dict[bool, dict[str, float]] = {True: {}, False: {}}
     for method, columns in values.items():
         for column, ours in columns.items():
             theirs = values[baseline].get(column, [])
-            if method != baseline and len(ours) > 1 and len(theirs) > 1:
-                sign = -1 if lower_is_better(column) else 1
-                tests[json.dumps([method, column])] = welch(
-                    [sign * each.value for each in ours], [sign * each.value for each in theirs]
-                )
-    adjusted = holm(tests)
-    return {tuple(json.loads(name)): OverSeeds(p, adjusted[name]) for name, p in tests.items()}
+            if method == baseline or column.startswith((_GAP, _WORST)) or min(len(ours), len(theirs)) < 2:
+                continue
+            sign = -1 if lower_is_better(column) != worse else 1
+            p = welch([sign * each.value for each in ours], [sign * each.value for each in theirs])
+            if p is not None:
+                families[column in SUMMARIES][json.dumps([method, column])] = p
+    return {
+        tuple(json.loads(name)): OverSeeds(tests[name], adjusted)
+        for tests in families.values()
+        for name, adjusted in holm(tests).items()
+    }
 
 
 def _marks(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:
@@ -239,45 +302,15 @@ def _marks(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) 
     return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
 
 
-def _aggregates(runs: Sequence[EvaluatedRun], baseline: Sequence[EvaluatedRun] | None) -> dict[str, str]:
-    """ROSE's mean and drop over tasks, RoAST's improvement over the baseline: each where it can be computed."""
-    by_task: dict[str, list[Evaluation]] = {}
-    for run in runs:
-        if run.evaluation.suite is not None and run.evaluation.task != run.evaluation.suite:
-            by_task.setdefault(run.evaluation.task, []).append(run.evaluation)
-    if by_task:
-        return _glue(by_task)
-    ours, theirs = _roast(runs), _roast(baseline or [])
+def _improvements(runs: Sequence[EvaluatedRun], baseline: Sequence[EvaluatedRun]) -> dict[str, str]:
+    """RoAST's improvement over the baseline, where it can be computed."""
+    ours, theirs = _roast(runs), _roast(baseline)
     if not ours or not theirs:
         return {}
     return {
         f"improvement\n({len(metrics)} metrics)": f"{relative_improvement(ours, theirs, metrics):.1f}"
         for metrics in (FIVE_METRICS, FOUR_METRICS)
     }
-
-
-def _glue(by_task: Mapping[str, Sequence[Evaluation]]) -> dict[str, str]:
-    from rosewood.data.suites import load_suite
-
-    def accuracy(role: str) -> dict[str, float]:
-        return {
-            task: float(np.mean([each.accuracy for e in evaluations for each in e.sets if each.role == role]))
-            for task, evaluations in by_task.items()
-            if all(any(each.role == role for each in e.sets) for e in evaluations)
-        }
-
-    clean, adversarial = accuracy("clean"), accuracy("adversarial")
-    both = [task for task in clean if task in adversarial]
-    if not both:
-        return {}
-    found = glue_aggregates({task: clean[task] for task in both}, {task: adversarial[task] for task in both})
-    suite = next(iter(by_task.values()))[0].suite
-    try:
-        tasks = load_suite(suite or "").tasks
-    except DataError:  # a file of the user's own, which may be gone
-        tasks = both
-    of = f"\n{len(both)} of {len(tasks)} tasks" if len(both) < len(tasks) else ""
-    return {"mean": f"{100 * found.average:.1f}{of}", "drop": f"{100 * found.drop:.1f}{of}"}
 
 
 def _roast(runs: Sequence[EvaluatedRun]) -> dict[str, float]:

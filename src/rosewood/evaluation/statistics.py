@@ -31,14 +31,15 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def welch(better: Sequence[float], baseline: Sequence[float]) -> float:
+def welch(better: Sequence[float], baseline: Sequence[float]) -> float | None:
     """The p-value of Welch's one-tailed t-test that `better` has the greater mean, over runs with several seeds.
 
-    Where neither varies, the statistic is a division by zero and the means decide: 0 if greater, 1 if less, else 0.5.
+    Where neither varies there is no test: the statistic is a division by zero, and a difference of one example between
+    models that always answer the same would be the surest of all.
     """
     ours, theirs = _runs(better, at_least=2), _runs(baseline, at_least=2)
     if np.ptp(ours) == np.ptp(theirs) == 0:
-        return float((1 - np.sign(ours[0] - theirs[0])) / 2)
+        return None
     # From the moments, because scipy warns about values that are all alike, as one side's may well be.
     moments = (*mean_and_deviation(better), len(ours), *mean_and_deviation(baseline), len(theirs))
     return float(ttest_ind_from_stats(*moments, equal_var=False, alternative="greater").pvalue)

@@ -20,8 +20,9 @@ from rosewood.evaluation.comparison import (
     methods_table,
     one_line,
     over_seeds,
+    summaries,
 )
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, check_comparable
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
 from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.experiments import matched
@@ -179,6 +180,8 @@ def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
         columns = by_label.setdefault(run.method, {})
         for column, figure in figures_of(run.evaluation):
             columns.setdefault(column, {})[run.seed or 0] = figure
+    for label, runs in by_method(group.runs).items():
+        by_label[label] |= summaries(runs)
     baseline, published = _baseline(experiment, group), _published(experiment, group)
     values = {
         label: {column: list(seeds.values()) for column, seeds in columns.items()}

@@ -14,7 +14,6 @@ from rosewood.evaluation.comparison import (
     one_line,
     over_seeds,
 )
-from rosewood.evaluation.statistics import holm
 from rosewood.evaluation.table import MEANS, percent
 from rosewood.figures.perspectives import role_accuracies
 from rosewood.report.subject import Subject
@@ -65,16 +64,16 @@ def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     if not tests:
         return f"No difference from {baseline} can be tested: it takes two seeds or more of both methods."
     # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
-    worse = holm({str(place): 1 - test.p for place, test in enumerate(tests.values())})
+    worse = over_seeds(values, baseline, worse=True)
     better_on: dict[str, list[str]] = {}
     worse_on: dict[str, list[str]] = {}
-    for place, ((method, column), test) in enumerate(tests.items()):
+    for (method, column), test in tests.items():
         name = one_line(MEANS.get(column, column))
         if test.adjusted < LEVEL:
             better_on.setdefault(method, []).append(name)
-        if worse[str(place)] < LEVEL:
+        if worse[method, column].adjusted < LEVEL:
             worse_on.setdefault(method, []).append(name)
-    return _told(baseline, others, better_on, worse_on, f"{len(tests)} tests over seeds")
+    return _told(baseline, others, better_on, worse_on, f"{len(tests)} one-tailed tests over seeds in either direction")
 
 
 def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
@@ -96,8 +95,8 @@ def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
 def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str) -> str:
     level = f"p < {LEVEL} after Holm's adjustment"
     if not better and not worse:
-        who = f"{others[0]} does not differ" if len(others) == 1 else "No method differs"
-        return f"{who} from {baseline} by more than chance: none of {tests} has {level}."
+        who = f"{others[0]} cannot" if len(others) == 1 else "No method can"
+        return f"{who} be shown to differ from {baseline}: none of {tests} has {level}."
     parts = []
     for method in others:
         signs = [f"better than {baseline} on {_listed(better[method])}"] if method in better else []
@@ -106,8 +105,7 @@ def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tes
             parts.append(f"{method} is {' and '.join(signs)}")
     rest = [method for method in others if method not in better and method not in worse]
     if rest:
-        verb = "does" if len(rest) == 1 else "do"
-        parts.append(f"{_listed(rest)} {verb} not differ from it by more than chance")
+        parts.append(f"{_listed(rest)} cannot be shown to differ from it")
     return f"{'; '.join(parts)} ({level} of {tests})."
 
 

@@ -62,7 +62,7 @@ class ComparedFigure(ResultPart):
     deviation: float | None  # of the sample; None for a single seed
     interval: tuple[float, float] | None  # 95 %, of the mean over seeds (Student's t), or of the single run (Wilson)
     p: Share | None = None  # Welch's one-tailed t-test that it is better than the baseline
-    p_adjusted: Share | None = None  # by Holm's method, for all tests of its table
+    p_adjusted: Share | None = None  # by Holm's method, for all tests of its family: mean and drop, or the others
     published: float | None = None  # as a share
 
 
