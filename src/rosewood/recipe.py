@@ -137,6 +137,12 @@ class Recipe:
         write_whole(path, yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
 
+def deciding(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a recipe as plain data what decides its figures, which is not what it says about itself."""
+    words = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
+    return {key: value for key, value in plain.items() if key not in words}
+
+
 def recipe_names() -> list[str]:
     """The names of the published recipes that ship with Rosewood."""
     files = resources.files("rosewood.recipes").iterdir()

@@ -63,6 +63,10 @@ def test_what_is_not_official_says_so() -> None:
         ({"text": []}, "set training: no text columns"),
         ({"sets": {"held_out": {"role": "clean", "title": "x"}}}, "needs either a source"),
         (
+            {"sets": {"test": {"role": "clean", "title": "x", "absent": "gone"}}},
+            "set test: splits of tasks have this name",
+        ),
+        (
             {"sets": {"held_out": {"role": "clean", "title": "x", "absent": "gone", "labels": ["a", "positive"]}}},
             "its label 'a' is neither one of the suite nor merged from them",
         ),

@@ -137,6 +137,22 @@ def test_published_figures_stand_beside_the_measured_ones(place: Place, tmp_path
     assert [row.split(" | ")[at] for row in rows[:3]] == ["91.5", "unknown", "unknown"]
 
 
+def test_a_cell_goes_on_with_its_data_elsewhere_and_its_recipe_in_other_words(place: Place, tmp_path: Path) -> None:
+    one: dict[str, Any] = {"recipes": ["vanilla"], "seeds": [0], "attacks": []}
+    whole, moved = place.compare(tmp_path / "whole", **one)[0], tmp_path / "moved"
+    shutil.copytree(tmp_path / "whole", moved)
+    (result,) = moved.glob("*/result.json")
+    result.unlink()
+    run, recipe = result.parent / "run" / "run.json", result.parent / "run" / "recipe.yaml"
+    run.write_text(run.read_text().replace('"finished"', '"interrupted"'))
+    recipe.write_text(recipe.read_text().replace("summary: ", "summary: In short, "))
+    data = write_data(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="starting again from the beginning"):
+        found = compare(tiny_experiment(place.folder, **one), moved, data, InThisProcess(), QUIET)
+    assert found == whole
+    assert json.loads(run.read_text())["data_dir"] == str(data)
+
+
 def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place, tmp_path: Path) -> None:
     output = tmp_path / "stub"
     cell = cells_of(tiny_experiment(place.folder, recipes=["vanilla"], seeds=[0], attacks=[]), place.data)[0]

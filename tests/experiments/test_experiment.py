@@ -14,6 +14,7 @@ from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
 from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
+from tiny_suite import LABELS
 
 
 def lines(file: Path) -> list[str]:
@@ -135,6 +136,21 @@ def test_a_fingerprint_changes_with_what_decides_the_figures_and_with_nothing_el
     config = tmp_path / "checkpoint" / "config.json"
     config.write_text(config.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
     assert not set(fingerprints()) & set(before)
+
+
+def test_a_fingerprint_changes_with_how_a_suite_reads_its_texts(tmp_path: Path) -> None:
+    data, file = write_data(tmp_path / "data"), tmp_path / "suite.yaml"
+    source = {"role": "clean", "title": "Test", "folder": {"file": "test.jsonl"}, "examples": {"folder": 40}}
+    suite = {"name": "own", "title": "Own", "text": ["text"], "labels": LABELS, "sets": {"films": source}}
+    experiment = tiny_experiment(tmp_path, evaluation={"suite": str(file)})
+
+    def fingerprint(**changes: object) -> str:
+        file.write_text(yaml.safe_dump(suite | changes))
+        return cells_of(experiment, data)[0].fingerprint
+
+    before = fingerprint()
+    assert fingerprint(title="In other words") == before
+    assert len({before, fingerprint(max_length=8), fingerprint(inside=["films"])}) == 3
 
 
 def test_steps_are_counted_as_the_trainer_counts_them(tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ class Suite(_Strict):
             if part not in known
         ]
         for name, each in self.sets.items():
+            if each.task is None and name in ("train", "validation", "test"):
+                problems.append(f"set {name}: splits of tasks have this name; choose another, such as the data's")
             if each.task is None and each.absent is None and not (each.text or self.text):
                 problems.append(f"set {name}: no text columns, neither its own nor the suite's")
             problems += [

@@ -21,13 +21,11 @@ from pydantic import BaseModel, ConfigDict
 
 from rosewood.data.tasks import Task, build_task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
-from rosewood.recipe import Recipe, build_recipe
+from rosewood.recipe import Recipe, build_recipe, deciding
 from rosewood.results import Lora, write
 from rosewood.training.run import Plan
 
 SPECIFICATION, RESULT, ERROR, RUN = "cell.json", "result.json", "error.txt", "run"
-# What a recipe says about itself decides no figure.
-WORDS = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
 
 
 class Cell(BaseModel):
@@ -54,7 +52,7 @@ class Cell(BaseModel):
     def fingerprint(self) -> str:
         """Equal for cells of equal figures: where the data lie is no part of it, what they hold is."""
         plain = self.model_dump(mode="json", exclude={"data_dir", "recipe", "task"})
-        plain["recipe"] = {key: value for key, value in self.recipe.items() if key not in WORDS}
+        plain["recipe"] = deciding(self.recipe)
         plain["task"] = self.task["name"]
         return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 

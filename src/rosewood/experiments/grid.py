@@ -168,8 +168,7 @@ class _Grid:
         """What the cells of a task read, by what it is for."""
         splits = [name for name in ("train", "validation") if name in task.splits]
         found: dict[str, Any] = {name: source_identity(task, name, self.data_dir) for name in splits}
-        measured = self._tried(f"{where}, evaluation", self._measured, task, evaluation)
-        found["evaluation"] = measured or []
+        found["evaluation"] = self._tried(f"{where}, evaluation", self._measured, task, evaluation)
         select_by = chosen.select_by or self.experiment.select_by
         if select_by is not None:
             self._tried(f"{where}, select_by", choose_attack, select_by)
@@ -194,7 +193,7 @@ class _Grid:
                 "training has no end to measure: leave out one or the other"
             )
 
-    def _measured(self, task: Task, evaluation: EvaluationChoice) -> list[Any]:
+    def _measured(self, task: Task, evaluation: EvaluationChoice) -> dict[str, Any]:
         if evaluation.suite is None:
             unknown = [name for name in evaluation.sets or [] if name not in task.splits]
             known = [name for name, split in task.splits.items() if split.role != "train"]
@@ -212,7 +211,12 @@ class _Grid:
                     f"the suite {suite.name} has the labels {', '.join(planned.labels)}, "
                     f"the task {task.name} has {', '.join(task.labels)}: choose another suite or task"
                 )
-        return [self._set_identity(each) for each in planned.sets]
+        return {
+            "sets": [self._set_identity(each) for each in planned.sets],
+            "max_length": planned.max_length,
+            "merge": planned.merge,
+            "inside": list(planned.inside),
+        }
 
     def _set_identity(self, planned: evaluation_plan.PlannedSet) -> list[Any]:
         source = planned.absent if planned.task is None else source_identity(planned.task, planned.split, self.data_dir)

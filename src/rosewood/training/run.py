@@ -37,7 +37,7 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.durable import staged, staged_path, write_whole
 from rosewood.errors import RunError
 from rosewood.processes import is_first
-from rosewood.recipe import load_recipe
+from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
 from rosewood.training.assembly import assembled
 from rosewood.training.checkpoint import NoGoodCheckpointError
@@ -91,9 +91,15 @@ def resume_run(
     minutes_per_checkpoint: float = 5.0,
     trust_remote_code: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
+    data_dir: str | None = None,
 ) -> RunInfo:
-    """Continue an interrupted run from its last checkpoint, with the settings it was started with."""
+    """Continue an interrupted run from its last checkpoint, with the settings it was started with.
+
+    Its data may lie in another folder now, as long as they are the same.
+    """
     info = RunInfo.load(output / "run.json")
+    if data_dir is not None:
+        info = info.model_copy(update={"data_dir": str(Path(data_dir).resolve())})
     refuse_links(output)
     if info.status == "finished":
         raise RunError(f"{output} holds a finished run; there is nothing to resume")
@@ -132,14 +138,15 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
     if not (output / "run.json").exists():
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
-    differing = [name for name, value in _settings(plan).items() if getattr(info, name) != value]
-    if load_recipe(output / "recipe.yaml") != plan.recipe:
+    settings = {name: value for name, value in _settings(plan).items() if name != "data_dir"}  # fingerprints count
+    differing = [name for name, value in settings.items() if getattr(info, name) != value]
+    if deciding(load_recipe(output / "recipe.yaml").to_dict()) != deciding(plan.recipe.to_dict()):
         differing.append("recipe")
     if differing:
         raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
     if info.status == "finished":
         return info
-    return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks)
+    return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
 
 def _check_room(output: Path, overwrite: bool) -> None:

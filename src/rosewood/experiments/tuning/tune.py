@@ -20,14 +20,13 @@ from rosewood.data.file_identity import of_checkpoint
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
-from rosewood.experiments.cell import WORDS
 from rosewood.experiments.tuning.board import Board
 from rosewood.experiments.tuning.goal import Goal
 from rosewood.experiments.tuning.held_out import held_out
 from rosewood.experiments.tuning.outcome import TASK, Tuning, save_outcome
 from rosewood.experiments.tuning.search import Space, space_of
 from rosewood.processes import together
-from rosewood.recipe import Recipe, load_recipe
+from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run, check_writable
@@ -112,7 +111,7 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
     """Everything that decides a trial's figure but its settings: a study of two kinds of figures would be none."""
     others = ("train_size", "validation_size", "max_length", "seed", "early_stopping", "select_examples")
     facts = {
-        "recipe": {key: value for key, value in plan.recipe.to_dict().items() if key not in WORDS},
+        "recipe": deciding(plan.recipe.to_dict()),
         "search": {path: str(dimension) for path, dimension in space.items()},
         "objective": [goal.objective, goal.attack, goal.clean_weight],
         "model": of_checkpoint(plan.model),
