@@ -80,10 +80,10 @@ def plan(task: str, threshold: str, seed: int, data_dir: str) -> Plan:
 
 def run(task: str, threshold: str, seed: int, data_dir: str, folder: Path) -> None:
     """Train and score one cell, unless that has been done."""
+    made = plan(task, threshold, seed, data_dir)
+    finish_run(made, folder)  # which refuses a run with other settings
     if (folder / "cell.json").exists():
         return
-    made = plan(task, threshold, seed, data_dir)
-    finish_run(made, folder)
     model, tokenizer = load_classifier(str(folder / "model"))
     rows = load_split(made.task, "test", data_dir).shuffle(seed=0)
     logits = predict(model, tokenizer, rows, made.task.text, made.max_length)

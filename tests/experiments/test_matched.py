@@ -97,3 +97,4 @@ def test_the_grid_has_means_over_seeds() -> None:
         ["t", "m", "a", "2", "65.0", "85.5", "15", "20"],
         ["t", "m", "b", "2", "65.0", "70.0", "20", "20"],
     ]
+    assert "The farthest moment lies 30.0 points above its level." in grid.caption

@@ -15,7 +15,7 @@ from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import task_from_files
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import DataError, RunError
-from rosewood.recipe import load_recipe
+from rosewood.recipe import build_recipe, load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.run import Plan, resume_run, start_run
 from rosewood.training.substitution import Substitution
@@ -68,6 +68,19 @@ def test_a_lexicon_that_has_changed_is_noticed_on_resuming(plan: Plan, tmp_path:
 def test_a_recipe_that_replaces_no_words_needs_no_lexicon() -> None:
     assert Substitution.of(load_recipe("vanilla"), None, None) is None
     assert Substitution.of(load_recipe("rose-ensemble"), "typos", None) is None
+
+
+def test_stages_must_agree_on_how_texts_are_aligned(plan: Plan) -> None:
+    parts = {key: value for key, value in plan.recipe.to_dict().items() if key in ("objective", "perturbation")}
+
+    def of(*slots: int) -> Substitution | None:
+        stages = [{"share": 0.5, **parts, "perturbation": parts["perturbation"] | {"slots": each}} for each in slots]
+        raw = {"name": "mine", "title": "Mine", "summary": "Two stages.", "stages": stages}
+        return Substitution.of(build_recipe(raw), None, None)
+
+    assert of(4, 4) is not None
+    with pytest.raises(RunError, match="mine: texts are aligned with their substitutes once, for all stages"):
+        of(10, 4)
 
 
 def test_an_attack_takes_the_lexicon_of_the_recipe(plan: Plan, tmp_path: Path) -> None:

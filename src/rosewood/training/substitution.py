@@ -38,8 +38,13 @@ class Substitution:
     @classmethod
     def of(cls, recipe: Recipe, select_by: str | None, data_dir: str | None) -> Substitution | None:
         """What a recipe, or the attack that selects the best epoch, needs; None if neither replaces words."""
-        perturbations = [stage.perturbation for stage in recipe.all_stages()]
-        hull = next((each for each in perturbations if isinstance(each, SynonymHull)), None)
+        hulls = [each for stage in recipe.all_stages() if isinstance(each := stage.perturbation, SynonymHull)]
+        hull = hulls[0] if hulls else None
+        if len({(each.lexicon, each.exact_case, each.field, each.slots, each.pieces) for each in hulls}) > 1:
+            raise RunError(
+                f"{recipe.name}: texts are aligned with their substitutes once, for all stages: give synonym_hull the "
+                "same lexicon, exact_case, field, slots and pieces in each"
+            )
         attack = None if select_by is None else choose_attack(select_by)
         attack_replaces = attack is not None and "lexicon" in attack.needs()
         if hull is None and not attack_replaces:
