@@ -145,6 +145,7 @@ def row(task: str, recipe: str, output: Path, seed: int) -> dict[str, Any]:
             name: summary.robust_accuracy,
             f"{name}_interval": summary.robust_interval,
             f"{name}_examples": summary.examples,
+            f"{name}_counts": summary.counts,
             f"{name}_queries": summary.mean_queries,
         }
     return found | {

@@ -137,6 +137,26 @@ def test_published_figures_stand_beside_the_measured_ones(place: Place, tmp_path
     assert [row.split(" | ")[at] for row in rows[:3]] == ["91.5", "unknown", "unknown"]
 
 
+def test_dropout_inconsistency_stands_beside_the_published_one(place: Place, tmp_path: Path) -> None:
+    output, name = tmp_path / "watched", "tiny inconsistent until"
+    published = {"vanilla": {"tiny": {f"{name} 4": 12.5, f"{name} 10": None}}}
+    comparison, _ = place.compare(
+        output, recipes=["vanilla"], seeds=[0], attacks=[], published=published, baseline=None,
+        evaluation={"sets": ["test"], "inconsistent_until": [4, 10, 50]},
+    )  # fmt: skip
+    (run,) = (run.parent for run in output.glob("*/run/run.json"))
+    seen = [json.loads(line) for line in (run / "dynamics" / "inconsistency.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in seen] == list(range(1, 11))
+    shares = {
+        steps: sum(each["differing"] for each in seen[:steps]) / sum(each["compared"] for each in seen[:steps])
+        for steps in (4, 10)
+    }
+    found = {each.figure: each for each in comparison.figures}
+    assert {steps: found[f"{name} {steps}"].mean for steps in shares} == shares
+    assert found[f"{name} 4"].published == 0.125 and f"{name} 50" not in found
+    assert f"| {name} 4 | paper {name} 4 | {name} 10 | paper {name} 10 |" in (output / "table.md").read_text()
+
+
 def test_a_cell_goes_on_with_its_data_elsewhere_and_its_recipe_in_other_words(place: Place, tmp_path: Path) -> None:
     one: dict[str, Any] = {"recipes": ["vanilla"], "seeds": [0], "attacks": []}
     whole, moved = place.compare(tmp_path / "whole", **one)[0], tmp_path / "moved"

@@ -167,4 +167,4 @@ def test_what_cannot_be_measured_is_refused_at_once(place: Place, tmp_path: Path
 def test_without_moments_a_fingerprint_is_what_it_was(tmp_path: Path) -> None:
     """Cells of experiments that know nothing of moments stay finished."""
     cell = cells_of(tiny_experiment(tmp_path))[0]
-    assert "at_steps" not in cell.model_dump_json()
+    assert "at_steps" not in cell.model_dump_json() and "inconsistent_until" not in cell.model_dump_json()

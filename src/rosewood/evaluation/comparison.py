@@ -35,7 +35,7 @@ from rosewood.evaluation.table import MEANS, WORST, half_width, percent
 from rosewood.results import Evaluation, Role
 
 LEVEL = 0.05
-_GAP, _WORST = "gap\n", "worst group\n"
+_GAP, _WORST, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
 SUMMARIES = ("mean", "drop")
 """ROSE's columns over the tasks of a suite: the mean of all accuracies, and the mean drop from clean to adversarial."""
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
@@ -183,7 +183,7 @@ def figures_by_column(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
     """Column -> its figure in each run; a suite over several tasks has columns for each."""
     found: dict[str, list[Figure]] = {}
     for run in runs:
-        for column, figure in figures_of(run.evaluation):
+        for column, figure in figures_of_run(run):
             found.setdefault(column, []).append(figure)
     return found | {column: list(seeds.values()) for column, seeds in summaries(runs).items()}
 
@@ -228,6 +228,13 @@ def _share_of_tasks(runs: Sequence[EvaluatedRun]) -> str:
     except DataError:  # a file of the user's own, which may be gone
         whole = tasks
     return f"\n{len(tasks)} of {len(whole)} tasks" if 0 < len(tasks) < len(whole) else ""
+
+
+def figures_of_run(run: EvaluatedRun) -> Iterator[tuple[str, Figure]]:
+    """The figures of its evaluation, and how often dropout changed its predictions while it trained."""
+    yield from figures_of(run.evaluation)
+    for steps, share in run.inconsistency.items():
+        yield f"{run.evaluation.task}{_INCONSISTENT}{steps}", Figure(share)
 
 
 def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
@@ -279,12 +286,13 @@ def over_seeds(
 
     Two families are adjusted, each for all of its tests: the summaries over tasks, and the figures that they summarise.
     Worst groups and gaps are no family: they are chosen or derived from what is tested, and would only dilute it.
+    Dropout inconsistency is neither good nor bad.
     """
     families: dict[bool, dict[str, float]] = {True: {}, False: {}}
     for method, columns in values.items():
         for column, ours in columns.items():
             theirs = values[baseline].get(column, [])
-            if method == baseline or column.startswith((_GAP, _WORST)) or min(len(ours), len(theirs)) < 2:
+            if method == baseline or not _is_tested(column) or min(len(ours), len(theirs)) < 2:
                 continue
             sign = -1 if lower_is_better(column) != worse else 1
             p = welch([sign * each.value for each in ours], [sign * each.value for each in theirs])
@@ -295,6 +303,10 @@ def over_seeds(
         for tests in families.values()
         for name, adjusted in holm(tests).items()
     }
+
+
+def _is_tested(column: str) -> bool:
+    return not column.startswith((_GAP, _WORST)) and _INCONSISTENT not in column
 
 
 def _marks(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:

@@ -20,6 +20,8 @@ class EvaluatedRun(NamedTuple):
     evaluation: Evaluation
     training: Mapping[str, Any] = {}
     """All that two seeds of one method share."""
+    inconsistency: Mapping[int, float] = {}
+    """First steps -> the share of predictions that differed between two dropout passes while it trained."""
 
     @property
     def predictions(self) -> Path:

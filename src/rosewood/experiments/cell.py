@@ -64,6 +64,7 @@ class Cell(BaseModel):
 
     def plan(self) -> Plan:
         """Its training run."""
+        is_watched = bool(self.evaluation.inconsistent_until)
         return Plan(
             recipe=self.built_recipe(),
             task=self.built_task(),
@@ -72,6 +73,8 @@ class Cell(BaseModel):
             seed=self.seed,
             lora=self.lora,
             arguments=self.training,
+            watch=("inconsistency",) if is_watched else (),
+            watch_every=1 if is_watched else 10,
             **self.settings,
         )
 

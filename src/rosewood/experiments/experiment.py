@@ -50,6 +50,8 @@ class EvaluationChoice(_Strict):
     # Left out where it is empty, so that cells that do not know it keep their fingerprint.
     at_steps: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
     """Optimiser steps after which the run is measured too, beside its end."""
+    inconsistent_until: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
+    """How often two dropout passes of a step disagree is watched, and told for so many first steps."""
 
 
 class AttackChoice(_Strict):

@@ -43,8 +43,8 @@ def _match(moments: Sequence[Moment], level: float) -> Match:
 
 
 def at_match(result: CellResult, match: Match) -> CellResult:
-    """A cell as it was at its match: without attacks, which are carried out at the end alone."""
-    return result.model_copy(update={"evaluation": match.moment.evaluation})
+    """A cell as it was at its match: without attacks, which are carried out at the end alone, and other histories."""
+    return result.model_copy(update={"evaluation": match.moment.evaluation, "inconsistency": {}})
 
 
 def described(result: CellResult, match: Match) -> MatchedMoment:

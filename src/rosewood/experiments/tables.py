@@ -16,6 +16,7 @@ from rosewood.evaluation.comparison import (
     Published,
     compared,
     figures_of,
+    figures_of_run,
     mean_of,
     methods_table,
     one_line,
@@ -151,7 +152,9 @@ def _groups(standings: Sequence[Standing]) -> list[Group]:
 
 
 def _run(found: Standing, result: CellResult) -> EvaluatedRun:
-    return EvaluatedRun(found.folder / RUN, result.label, result.seed, result.evaluation)
+    return EvaluatedRun(
+        found.folder / RUN, result.label, result.seed, result.evaluation, inconsistency=result.inconsistency
+    )
 
 
 def _baseline(experiment: Experiment, group: Group) -> str | None:
@@ -178,7 +181,7 @@ def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
     by_label: dict[str, dict[str, dict[int, Figure]]] = {}
     for run in group.runs:
         columns = by_label.setdefault(run.method, {})
-        for column, figure in figures_of(run.evaluation):
+        for column, figure in figures_of_run(run):
             columns.setdefault(column, {})[run.seed or 0] = figure
     for label, runs in by_method(group.runs).items():
         by_label[label] |= summaries(runs)

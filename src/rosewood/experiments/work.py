@@ -10,6 +10,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
+from rosewood.analysis.inconsistency import read_inconsistency
 from rosewood.attacks.search.carry_out import carry_out
 from rosewood.attacks.search.prepare import choose_attack, prepare
 from rosewood.attacks.search.provisions import provisions
@@ -58,6 +59,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
         data=info.fingerprints,
         evaluation=evaluation.model_copy(update={"attacks": attacks}),
         moments=moments,
+        inconsistency=_inconsistency(run, cell.evaluation.inconsistent_until),
     )
     result.save(folder / RESULT)
     return result
@@ -73,6 +75,12 @@ def _watching(cell: Cell, plan: Plan, run: Path, distance: Distance | None) -> l
         return _evaluated(model, tokenizer, cell, plan, None)
 
     return [Moments(run, plan, chosen.at_steps, chosen.batch_size, measure, distance)]
+
+
+def _inconsistency(run: Path, until: Sequence[int]) -> dict[int, float]:
+    """The share of predictions that differed between two dropout passes, over those first steps that there were."""
+    found = read_inconsistency(run).at(until) if until else {}
+    return {step: found[step] for step in until if step in found}
 
 
 def _end(metrics: Metrics, evaluation: Evaluation, distance: float | None) -> Moment:

@@ -32,6 +32,7 @@ class CellResult(ResultFile):
     data: dict[str, str]  # split -> fingerprint of what was trained on
     evaluation: Evaluation
     moments: list[Moment] = []  # in the order of training, the end included; none unless they were asked for
+    inconsistency: dict[Count, Share] = {}  # first steps -> predictions that differed between two dropout passes
     versions: dict[str, str] = Field(default_factory=installed_versions)
 
 
