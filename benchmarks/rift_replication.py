@@ -22,6 +22,7 @@ from transformers import AutoModel
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.search.outcome import load_outcome
 from rosewood.attacks.search.run import attack
 from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
@@ -30,6 +31,7 @@ from rosewood.data.tasks import load_task
 from rosewood.data.trigram import Trigram
 from rosewood.durable import write_whole
 from rosewood.evaluation.classifier import load_classifier
+from rosewood.evaluation.statistics import mcnemar
 from rosewood.evaluation.suite import evaluate
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
@@ -174,7 +176,28 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 def finished(output: Path, seed: int) -> list[dict[str, Any]]:
     """The rows of all cells that are done, in the order of the tables."""
     cells = [(task, recipe, output / f"{task}-{recipe}-seed{seed}") for task in SCALES for recipe in RECIPES]
-    return [row(task, recipe, folder, seed) for task, recipe, folder in cells if (folder / "genetic.json").exists()]
+    done = [each for each in cells if (each[2] / "genetic.json").exists()]
+    return [
+        row(*cell, seed) | against([(recipe, folder) for task, recipe, folder in done if task == cell[0]], cell[2])
+        for cell in done
+    ]
+
+
+def against(others: list[tuple[str, Path]], folder: Path) -> dict[str, dict[str, float]]:
+    """The p-values of a cell's difference to each other one, on the same examples, by McNemar's exact test."""
+    return {
+        f"{attack}_p": {
+            recipe: mcnemar(stays_right(folder / attack), stays_right(other / attack))
+            for recipe, other in others
+            if other != folder
+        }
+        for attack in ("pwws", "genetic")
+    }
+
+
+def stays_right(folder: Path) -> list[bool]:
+    examples = sorted(load_outcome(folder).examples, key=lambda each: each.row)
+    return [each.status not in ("wrong", "broken") for each in examples]
 
 
 def main() -> None:
