@@ -153,6 +153,8 @@ def test_bad_settings_and_bad_data_are_refused_before_anything_is_written(
 def test_lists_and_help(rosewood: Rosewood) -> None:
     listed = rosewood("list", "recipes")
     assert all(name in listed for name in ("vanilla", "rose-first", "rose-second", "rose-ensemble"))
+    assert listed.count("Jiang") == 7  # ROSE alone and with R-Drop, three times each, and SMART; not what no paper has
+    assert "suites" in rosewood("list", "--help").split("Options")[0]
     assert "sst2" in rosewood("list", "tasks")
     assert "minilm" in rosewood("list", "models")
     assert "Examples" in rosewood("train", "--help")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 [bold]Examples[/]
 
-  rosewood attack runs/vanilla runs/rose --attack pwws --data-dir $ROSEWOOD_DATA
+  rosewood attack runs/vanilla runs/rose --attack pwws
 
   rosewood attack runs/rose --attack genetic --set population=20 --set generations=10 --examples 200 --jobs 4
 

@@ -23,9 +23,9 @@ EXAMPLES = """
 
   rosewood evaluate runs/vanilla runs/rose
 
-  rosewood evaluate runs/vanilla runs/rose --suite sentiment --data-dir $ROSEWOOD_DATA
+  rosewood evaluate runs/vanilla runs/rose --suite sentiment
 
-  rosewood evaluate ./my-checkpoint --task sst2 --data-dir $ROSEWOOD_DATA
+  rosewood evaluate ./my-checkpoint --task sst2
 
   rosewood evaluate org/model-on-the-hub --suite reviews --labels negative,positive
 """

@@ -14,7 +14,7 @@ EXAMPLES = """
 
   rosewood interpolate runs/rose runs/vanilla --output landscapes/line
 
-  rosewood interpolate runs/rose runs/vanilla --size 512 --points 101 --data-dir $ROSEWOOD_DATA -o landscapes/line
+  rosewood interpolate runs/rose runs/vanilla --size 512 --points 101 -o landscapes/line
 """
 
 

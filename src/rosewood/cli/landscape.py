@@ -20,7 +20,7 @@ EXAMPLES = """
 
   rosewood landscape runs/vanilla runs/rose --points 25 --output landscapes/sst2
 
-  rosewood landscape runs/vanilla runs/overfitted runs/rose --pretrained --data-dir $ROSEWOOD_DATA -o landscapes/fig1
+  rosewood landscape runs/vanilla runs/overfitted runs/rose --pretrained -o landscapes/fig1
 """
 NOTE = "the pre-trained encoder with the untrained head that the first run started from"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -11,13 +12,16 @@ from rich.table import Table
 
 from rosewood.cli import app
 
-lists = typer.Typer(help="List recipes, attacks, lexicons, tasks or models.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rosewood.recipe import Recipe
+
+lists = typer.Typer(help="List recipes, attacks, lexicons, tasks, suites or models.", no_args_is_help=True)
 app.add_typer(lists, name="list")
 
 
 @lists.command()
 def recipes() -> None:
-    """The published methods: their choice on the four axes, what a step costs, and where they come from.
+    """The methods: their choice on the four axes, what a step costs, and where they come from.
 
     Cost counts passes: F a forward, X a backward to the inputs only, B a full backward. Plain fine-tuning is F+B.
     """
@@ -34,14 +38,15 @@ def recipes() -> None:
         selection = ", then ".join(dict.fromkeys(stage.selection.name for stage in stages))
         anchors = ", ".join(anchor.name for anchor in recipe.anchors) or "-"
         cost, memory = str(recipe.cost()), recipe.memory() or "-"
-        table.add_row(
-            name, recipe.objective.name, perturbation, selection, anchors, cost, memory, _short(recipe.citation)
-        )
+        table.add_row(name, recipe.objective.name, perturbation, selection, anchors, cost, memory, _paper(recipe))
     Console().print(table)
 
 
-def _short(citation: str) -> str:
-    """First author and year of a citation that starts with the authors."""
+def _paper(recipe: Recipe) -> str:
+    """First author and year; a citation starts with the authors, and that of a combination has only its parts."""
+    if "no paper has it" in recipe.summary:
+        return "-"
+    citation = recipe.citation
     author, year = re.match(r"\w*", citation), re.search(r"\b(19|20)\d\d\b", citation)
     return f"{author.group()} {year.group()}" if author and year else "-"
 

@@ -20,7 +20,7 @@ EXAMPLES = """
 
   rosewood serve runs/vanilla runs/rose
 
-  rosewood serve runs/vanilla runs/rose --data-dir $ROSEWOOD_DATA --port 8000
+  rosewood serve runs/vanilla runs/rose --port 8000
 
   rosewood serve ./my-checkpoint --task sst2 --lexicon my-words.json
 """

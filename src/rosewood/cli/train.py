@@ -22,13 +22,13 @@ EXAMPLES = """
 
   rosewood train --recipe rose-ensemble --task reviews --output runs/rose
 
-  rosewood train --recipe rose-first --task sst2 --data-dir $ROSEWOOD_DATA --set selection.keep_quantile=0.7
+  rosewood train --recipe rose-first --task sst2 --set selection.keep_quantile=0.7
 
   rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic
 
   rosewood train --recipe rose-ensemble --task reviews --lora-rank 8
 
-  rosewood train --recipe rift --task sst2 --data-dir $ROSEWOOD_DATA --select-by pwws --early-stopping 3
+  rosewood train --recipe rift --task sst2 --select-by pwws --early-stopping 3
 
   rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency
 

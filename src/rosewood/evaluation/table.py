@@ -13,7 +13,9 @@ from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
 
 Evaluations = Mapping[str, Evaluation]
 ACCURACY = "Accuracy in %, ± half the width of its 95 % Wilson interval."
-WORST = "Worst group: the lowest accuracy of a group of 20 examples or more, and its distance to the mean."
+_WORST = "Worst group: the lowest accuracy of a group of 20 examples or more"
+WORST = f"{_WORST}; gap: how far it is below the mean, or above if negative."
+WORST_WITH_SIGN = f"{_WORST}, and how far it is above (+) or below (−) the mean."
 MEANS = {
     "clean": "clean",
     "shift": "shift",
@@ -80,7 +82,7 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
         f"Robustness on {task}",
         ["model", *(f"{name}\n({role})" for name, role in headings.items()), "ECE\n(clean)", "worst group\n(clean)"],
         rows,
-        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST}",
+        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}",
     )
 
 
@@ -96,7 +98,7 @@ def _summary(evaluations: Evaluations, suite: str) -> Grid:
         rows,
         "Unweighted means over the sets in %, of accuracies ± half the width of the 95 % interval; “n of m sets”: the "
         "others are missing. ECE: expected calibration error, 10 bins, as it is and scaled by a temperature found on "
-        f"held-out examples. AUROC: anomalies told by the highest probability. {WORST}",
+        f"held-out examples. AUROC: anomalies told by the highest probability. {WORST_WITH_SIGN}",
     )
 
 
@@ -126,7 +128,9 @@ def _sets(evaluations: Evaluations) -> Grid:
         figures = [cell for each in results for cell in (with_interval(each), worst_group(each))]
         rows.append([f"{name}{' †' if name in uncounted else ''}\n{role}", examples, *figures])
     models = [cell for model in evaluations for cell in (model, f"worst group\n{model}")]
-    caption = f"{ACCURACY} {WORST}" + (" †: not in the means, because not in the published suite." if uncounted else "")
+    caption = f"{ACCURACY} {WORST_WITH_SIGN}"
+    if uncounted:
+        caption += " †: not in the means, because not in the published suite."
     return Grid("Sets", ["set\n(role)", "examples", *models], rows, caption)
 
 
@@ -144,7 +148,7 @@ def _noise(evaluations: Evaluations) -> Grid:
             rows.append([kind.replace("_", " "), model, *cells, worst_group(curve.get(strengths[-1]))])
     header = ["noise", "model", "0", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
     sets = ", ".join(sorted({noise.of for noise in noises}))
-    caption = f"{ACCURACY} On {sets} by the strength of the noise; 0: all of it, without noise. {WORST}"
+    caption = f"{ACCURACY} On {sets} by the strength of the noise; 0: all of it, without noise. {WORST_WITH_SIGN}"
     return Grid("Noise", header, rows, caption, texts=2)
 
 
