@@ -26,8 +26,8 @@ four tasks, three seeds, the same optimiser steps for all. This page is written 
 the results; no figure in its tables is typed in by hand.
 
 ```
-rosewood compare experiments/replication-pilot.yaml --jobs 2 --data-dir $ROSEWOOD_DATA
-rosewood compare experiments/replication.yaml --jobs 2 --data-dir $ROSEWOOD_DATA
+rosewood compare experiments/replication-pilot.yaml --jobs 2
+rosewood compare experiments/replication.yaml --jobs 2
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
 ```
 

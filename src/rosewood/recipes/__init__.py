@@ -1,1 +1,1 @@
-"""The published methods, one YAML file each."""
+"""The methods, one YAML file each."""
