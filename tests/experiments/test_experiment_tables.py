@@ -1,0 +1,71 @@
+"""Tables of an experiment over several tasks, from results made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rosewood.experiments.experiment import build_experiment
+from rosewood.experiments.grid import cells_of
+from rosewood.experiments.standing import Standing
+from rosewood.experiments.tables import comparison_of, grids_of
+from rosewood.results import CellResult, Evaluation, SetResult
+from tiny_experiment import tiny_experiment
+
+TASKS = ("sst2", "rte")
+GAINS = (0.2, 0.22, 0.21)
+
+
+def evaluation(task: str, adversarial: float) -> Evaluation:
+    facts: dict[str, Any] = {"examples": 100, "interval": (0, 1), "ece": 0, "brier": 0, "nll": 0}
+    sets = [
+        SetResult(name=task, role="clean", accuracy=0.8, **facts),
+        SetResult(name=f"advglue_{task}", role="adversarial", accuracy=adversarial, **facts),
+    ]
+    rest: dict[str, Any] = {"size": None, "max_length": 16, "typo_rate": None, "missing": []}
+    return Evaluation(model="m", task=task, suite="glue-adv", seed=0, sets=sets, **rest)
+
+
+def standing(folder: Path, label: str, task: str, seed: int) -> Standing:
+    cell = cells_of(tiny_experiment(folder, recipes=[label], seeds=[seed], attacks=[], baseline=None))[0]
+    adversarial = 0.3 + seed / 100 + (GAINS[seed] if label == "smart" else 0.0)
+    result = CellResult(
+        fingerprint=f"{label}-{task}-{seed}",
+        label=label,
+        task=task,
+        model="m",
+        seed=seed,
+        steps=10,
+        validation_accuracy=0.8,
+        training_seconds=None,
+        data={},
+        evaluation=evaluation(task, adversarial),
+    )
+    return Standing(cell, folder / f"{label}-{task}-{seed}", result, None, True)
+
+
+def test_mean_and_drop_are_data_beside_what_a_paper_has(tmp_path: Path) -> None:
+    standings = [
+        standing(tmp_path, label, task, seed) for label in ("vanilla", "smart") for task in TASKS for seed in range(3)
+    ]
+    raw = {
+        "name": "x",
+        "recipes": ["vanilla", "smart"],
+        "tasks": list(TASKS),
+        "baseline": "vanilla",
+        "published": {"smart": {"glue-adv": {"mean": 62.27, "drop": 53.91}}},
+    }
+    experiment = build_experiment(raw, "here")
+    found = {(each.label, each.figure): each for each in comparison_of(experiment, standings).figures}
+    drop, vanilla = found["smart", "drop"], found["vanilla", "drop"]
+    assert vanilla.values == pytest.approx({seed: 0.5 - seed / 100 for seed in range(3)})
+    assert drop.values == pytest.approx({seed: 0.5 - seed / 100 - GAINS[seed] for seed in range(3)})
+    assert drop.published == pytest.approx(0.5391) and drop.deviation is not None and drop.interval is not None
+    assert drop.p is not None and drop.p_adjusted is not None and drop.p < drop.p_adjusted < 0.01
+    assert found["smart", "sst2"].p is None, "clean accuracy varies in no run"
+    grid = grids_of(experiment, standings)[0]
+    header = [" ".join(name.split()) for name in grid.header]
+    assert header[-4:] == ["mean", "paper mean", "drop", "paper drop"]
+    assert grid.rows[1][header.index("drop")].startswith("28.0 ±") and "*" in grid.rows[1][header.index("drop")]
