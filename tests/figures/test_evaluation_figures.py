@@ -1,9 +1,14 @@
 """Each figure of an evaluation shows the numbers that the evaluation has, and nothing where it has none."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 import pytest
 
 from reported_runs import attack_result, evaluation
 from rosewood.evaluation.comparison import Figure, mean_of
+from rosewood.evaluation.evaluated_runs import EvaluatedRun
+from rosewood.evaluation.statistics import t_interval
 from rosewood.figures.anomalies import anomalies, anomaly_scores
 from rosewood.figures.calibration import calibration
 from rosewood.figures.groups import groups
@@ -27,8 +32,25 @@ def bare() -> dict[str, list[Evaluation]]:
     return {"vanilla": [BARE.model_copy(update={"sets": [only]})]}
 
 
+def seeds_of(methods: Mapping[str, Sequence[Evaluation]]) -> dict[str, list[EvaluatedRun]]:
+    """Each evaluation as another seed of its method."""
+    return {
+        method: [EvaluatedRun(Path("run"), method, seed, each) for seed, each in enumerate(evaluations)]
+        for method, evaluations in methods.items()
+    }
+
+
+def on_tasks(method: str, *accuracies: Mapping[str, int]) -> list[EvaluatedRun]:
+    """For each seed: task -> how many of 40 are right on its clean set."""
+    return [
+        EvaluatedRun(Path("run"), method, seed, evaluation(right).model_copy(update={"task": task}))
+        for seed, rights in enumerate(accuracies)
+        for task, right in rights.items()
+    ]
+
+
 def test_perspectives_are_the_means_of_the_evaluation() -> None:
-    figure = perspectives(METHODS)
+    figure = perspectives(seeds_of(METHODS))
     assert figure is not None and list(figure.layout.yaxis.ticktext) == ["clean", "shift", "adversarial", "noise"]
     vanilla = {each.name: each for each in METHODS["vanilla"][0].means}
     assert list(figure.data[0].x) == pytest.approx(
@@ -38,7 +60,45 @@ def test_perspectives_are_the_means_of_the_evaluation() -> None:
     assert figure.data[0].error_x.array[1] == pytest.approx(100 * (high - vanilla["shift"].value))
     assert figure.data[0].error_x.arrayminus[1] == pytest.approx(100 * (vanilla["shift"].value - low))
     assert figure.data[1].x[0] == pytest.approx(85), "the mean of 32 and 36 of 40"
-    assert perspectives(bare()) is None, "one perspective alone is no comparison of perspectives"
+    assert perspectives(seeds_of(bare())) is None, "one perspective alone is no comparison of perspectives"
+
+
+def test_tasks_are_averaged_within_a_seed_and_are_no_seeds_themselves() -> None:
+    rights = [{"sst2": 36, "rte": 22}, {"sst2": 38, "rte": 24}, {"sst2": 37, "rte": 25}]
+    figure = perspectives({"vanilla": on_tasks("vanilla", *rights)})
+    assert figure is not None and figure.layout.xaxis.title.text == "mean accuracy over 2 tasks in %"
+    by_seed = [sum(each.values()) / 80 for each in rights]
+    (low, high), middle = t_interval(by_seed), sum(by_seed) / 3
+    assert figure.data[0].x[0] == pytest.approx(100 * middle)
+    assert figure.data[0].error_x.array[0] == pytest.approx(100 * (high - middle))
+    assert figure.data[0].error_x.arrayminus[0] == pytest.approx(100 * (middle - low))
+
+
+def test_the_interval_of_a_single_seed_is_that_of_its_examples() -> None:
+    figure = perspectives({"vanilla": on_tasks("vanilla", {"sst2": 34, "rte": 22})})
+    assert figure is not None and figure.data[0].x[0] == pytest.approx(70)
+    assert figure.data[0].error_x.array[0] == pytest.approx(10 / 2**0.5), "two independent intervals of ±10 points"
+
+
+def test_a_task_that_a_method_lacks_moves_no_dot() -> None:
+    vanilla = on_tasks("vanilla", {"sst2": 36, "rte": 22}, {"sst2": 38, "rte": 24})
+    figure = perspectives({"vanilla": vanilla, "rose": on_tasks("rose", {"sst2": 36}, {"sst2": 38})})
+    assert figure is not None and figure.layout.xaxis.title.text == "accuracy in %"
+    assert list(figure.data[0].x) == list(figure.data[1].x) and figure.data[0].x[0] == pytest.approx(92.5)
+
+
+def test_a_seed_that_lacks_a_task_is_left_out() -> None:
+    figure = perspectives({"vanilla": on_tasks("vanilla", {"sst2": 36, "rte": 22}, {"sst2": 38})})
+    assert figure is not None and figure.data[0].x[0] == pytest.approx(72.5)
+
+
+def test_a_perspective_that_some_task_lacks_says_so() -> None:
+    runs = on_tasks("vanilla", {"sst2": 36, "rte": 22})
+    clean = [each for each in runs[1].evaluation.sets if each.role != "adversarial"]
+    runs[1] = runs[1]._replace(evaluation=runs[1].evaluation.model_copy(update={"sets": clean}))
+    figure = perspectives({"vanilla": runs})
+    assert figure is not None
+    assert list(figure.layout.yaxis.ticktext) == ["clean", "shift", "adversarial, 1 of 2 tasks", "noise"]
 
 
 def test_sets_of_a_role() -> None:
@@ -94,6 +154,6 @@ def test_accuracy_before_and_under_attack() -> None:
 
 
 def test_every_figure_can_be_a_picture() -> None:
-    drawn = [perspectives(METHODS), noise_curves(METHODS, "some_typos"), reliability(METHODS, "clean plain")]
+    drawn = [perspectives(seeds_of(METHODS)), noise_curves(METHODS, "some_typos"), reliability(METHODS, "clean plain")]
     for figure in drawn:
         assert figure is not None and picture(figure, "png").startswith(b"\x89PNG")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reported_runs import EVIL, attack_result, landscape, watch, write_run
+from reported_runs import EVIL, attack_result, evaluation, landscape, watch, write_run
 from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
-from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
 from rosewood.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
 from rosewood.report.sections import (
@@ -39,11 +39,11 @@ def full(tmp_path: Path) -> Subject:
 def bare(tmp_path: Path) -> Subject:
     """A checkpoint that was evaluated on one set, and nothing else."""
     folder = write_run(tmp_path / "run")
-    evaluation = Evaluation.load(folder / "evaluation.json")
-    only = evaluation.sets[0].model_copy(update={"reliability": [], "groups": [], "worst": None})
+    found = Evaluation.load(folder / "evaluation.json")
+    only = found.sets[0].model_copy(update={"reliability": [], "groups": [], "worst": None})
     plain = {"sets": [only], "anomalies": [], "means": [], "missing": [], "suite": None}
     other = tmp_path / "checkpoint"
-    evaluation.model_copy(update=plain).save(other / "evaluation.json")
+    found.model_copy(update=plain).save(other / "evaluation.json")
     return subject(load_runs([other]))
 
 
@@ -73,6 +73,27 @@ def test_the_comparison_has_the_table_and_the_tests(full: Subject) -> None:
     table, differences = (part for part in found.parts if isinstance(part, Table))
     assert [row[0] for row in table.grid.rows] == ["vanilla", "rose"]
     assert differences.folded and differences.grid.title == "Difference from vanilla on the same examples"
+
+
+def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> None:
+    def run(method: str, task: str, seed: int) -> EvaluatedRun:
+        return EvaluatedRun(tmp_path, method, seed, evaluation().model_copy(update={"task": task}))
+
+    def lead(*runs: EvaluatedRun) -> str:
+        found = comparison.section(subject(runs))
+        assert found is not None
+        return found.lead
+
+    both = [run("vanilla", task, 0) for task in ("sst2", "rte")]
+    words = "intervals are over seeds, or of a single seed over its examples."
+    assert lead(both[0]) == ""
+    assert lead(*both) == f"The chart averages over tasks within each seed (sst2, rte); {words}"
+    assert lead(*both, run("vanilla", "rte", 1), run("rose", "rte", 0)) == (
+        f"The chart averages over tasks within each seed (rte); {words} Not in it, because some method has no run on "
+        "it: sst2."
+    )
+    assert lead(*both, run("vanilla", "rte", 1)).endswith("Nor are runs of seeds that lack one of these tasks: 1.")
+    assert lead(both[0], run("rose", "rte", 0)).startswith("No task has runs of all methods")
 
 
 def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> None:

@@ -37,14 +37,24 @@ def means(
 def mean_interval(sets: Sequence[SetResult]) -> tuple[float, float]:
     """The 95 % interval of an unweighted mean of accuracies, from their own intervals.
 
-    Sets of different examples err independently, so that distances to the ends add in squares (Zou and Donner's MOVER).
-    Noises share their examples and may err together: their ends are averaged, which is never too narrow.
+    Sets of different examples err independently; noises share their examples and may err together.
     """
-    accuracies = np.array([each.accuracy for each in sets])
-    below, above = np.abs(np.array([each.interval for each in sets]).T - accuracies)
-    together = np.mean if any(each.noise for each in sets) else lambda far: np.sqrt((far**2).sum()) / len(far)
-    middle = accuracies.mean()
-    return max(0.0, float(middle - together(below))), min(1.0, float(middle + together(above)))
+    together = any(each.noise for each in sets)
+    return interval_of_mean([each.accuracy for each in sets], [each.interval for each in sets], together)
+
+
+def interval_of_mean(
+    values: Sequence[float], intervals: Sequence[tuple[float, float]], together: bool = False
+) -> tuple[float, float]:
+    """The interval of an unweighted mean of shares.
+
+    Where they err independently, distances to the ends add in squares (Zou and Donner's MOVER). Where they may err
+    together, the ends are averaged, which is never too narrow.
+    """
+    below, above = np.abs(np.array(intervals).T - np.array(values))
+    joined = np.mean if together else lambda far: np.sqrt((far**2).sum()) / len(far)
+    middle = float(np.mean(values))
+    return max(0.0, middle - float(joined(below))), min(1.0, middle + float(joined(above)))
 
 
 def _accuracy(role: Role, sets: Sequence[SetResult], missing: Sequence[MissingSet]) -> Mean | None:

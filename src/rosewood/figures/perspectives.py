@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import plotly.graph_objects as go
 
 from rosewood.evaluation.comparison import Figure
-from rosewood.evaluation.means import ROLES, mean_interval
+from rosewood.evaluation.evaluated_runs import EvaluatedRun
+from rosewood.evaluation.means import ROLES, interval_of_mean, mean_interval
+from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.figures.dots import averaged, dots
 from rosewood.results import Evaluation, Role
 
@@ -15,17 +17,40 @@ Methods = Mapping[str, Sequence[Evaluation]]
 """Method -> the evaluations of its runs."""
 
 
-def perspectives(methods: Methods) -> go.Figure | None:
-    """Means over the counted sets of each role, with intervals; nothing where there are fewer than two roles."""
+def perspectives(methods: Mapping[str, Sequence[EvaluatedRun]]) -> go.Figure | None:
+    """Means over the counted sets of each role, with intervals; nothing where there are fewer than two roles.
+
+    Tasks are no seeds: the tasks that all methods have are averaged within each seed before the interval over seeds.
+    """
+    shared = shared_tasks(methods)
     found = averaged(
-        (role, method, accuracy)
-        for method, evaluations in methods.items()
-        for evaluation in evaluations
-        for role, accuracy in role_accuracies(evaluation)
+        (row, method, figure)
+        for method, seeds in shared.by_seed.items()
+        for evaluations in seeds
+        for row, figure in _over_tasks(evaluations)
     )
     if len({each.row for each in found}) < 2:
         return None
-    return dots(found, list(methods), "Accuracy from each perspective", "accuracy in %")
+    axis = "accuracy in %" if len(shared.tasks) == 1 else f"mean accuracy over {len(shared.tasks)} tasks in %"
+    return dots(found, list(methods), "Accuracy from each perspective", axis)
+
+
+def _over_tasks(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Figure]]:
+    """The mean of each role over the tasks of one seed; a role that not all of them have says so."""
+    by_role: dict[Role, list[Figure]] = {}
+    for evaluation in evaluations:
+        for role, accuracy in role_accuracies(evaluation):
+            by_role.setdefault(role, []).append(accuracy)
+    for role, figures in by_role.items():
+        lacking = len(figures) < len(evaluations)
+        yield f"{role}, {len(figures)} of {len(evaluations)} tasks" if lacking else role, _mean(figures)
+
+
+def _mean(figures: Sequence[Figure]) -> Figure:
+    """Of one model for each task, whose examples differ."""
+    values = [each.value for each in figures]
+    intervals = [each.interval or (each.value, each.value) for each in figures]
+    return Figure(sum(values) / len(values), interval_of_mean(values, intervals))
 
 
 def role_accuracies(evaluation: Evaluation) -> Iterator[tuple[Role, Figure]]:
