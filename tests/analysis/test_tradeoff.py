@@ -110,6 +110,9 @@ def test_attacks_that_differ_do_not_compare(tmp_path: Path) -> None:
     attacked(other, 0.8, 0.5, max_queries=10)
     with pytest.raises(RunError, match="settings, budgets or examples differ"):
         tradeoff([one, other], QUANTILE, "pwws")
+    attacked(other, 0.8, 0.5, lexicon="other")
+    with pytest.raises(RunError, match="settings, budgets or examples differ"):
+        tradeoff([one, other], QUANTILE, "pwws")
     attacked(other, 0.8, 0.6)
     assert [point.robust.value for point in tradeoff([one, other], QUANTILE, "pwws").points] == [0.5, 0.6]
 

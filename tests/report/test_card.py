@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from reported_runs import EVIL, write_run
+from reported_runs import EVIL, attack_result, write_run
+from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
 from rosewood.report.card import model_card, write_card
 from rosewood.results import Average, AveragedRun, Evaluation
@@ -39,6 +40,18 @@ def test_the_card_says_how_to_load_and_where_the_limits_are(tmp_path: Path) -> N
     assert "Not measured: yelp (gone plain)" in text
     assert "| rose | 75.0 ±10.0 |" in text and "name: rose" in text
     assert text.count("**Attacks**") == 1
+
+
+def test_attacks_under_other_conditions_have_names_of_their_own(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    other = attack_result(broken=3).model_copy(update={"lexicon": "other"})
+    save_outcome(other, folder / "attacks" / "pwws-test-other")
+    card = model_card(folder)
+    found = {each.metric_name: each.metric_value for each in card.data.eval_results}
+    assert found["Accuracy under pwws (1) on own test"] == 0.3
+    assert found["Accuracy under pwws (2) on own test"] == 0.7
+    assert 'pwws (2) on own test: lexicon="other".' in str(card)
+    assert "Under pwws (2) on own test it stays right on 70.0 % of 10 examples" in str(card)
 
 
 def test_no_folder_of_the_author_is_named(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from rosewood.report.sections import (
     sets,
 )
 from rosewood.report.subject import Subject, subject
-from rosewood.results import Evaluation
+from rosewood.results import Evaluation, LiveAttack
 
 
 @pytest.fixture
@@ -111,17 +111,49 @@ def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> Non
     assert [(piece.before, piece.after) for piece in changed] == [("good", "greatplain")]
 
 
-def test_other_settings_are_another_attack(full: Subject, tmp_path: Path) -> None:
-    other = attack_result(broken=3).model_copy(update={"settings": {"exact_case": True}})
-    save_outcome(other, tmp_path / "rose" / "attacks" / "pwws-test-other")
+def attacked_again(folder: Path, name: str, broken: int = 3, **changes: object) -> None:
+    save_outcome(attack_result(broken).model_copy(update=changes), folder / "attacks" / name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"settings": {"unknown_word": "NULL", "exact_case": True}}, "settings.exact_case="),
+        ({"lexicon": "other"}, "lexicon="),
+        ({"language_model": "other"}, "language_model="),
+        ({"encoder": "other"}, "encoder="),
+        ({"max_length": 99}, "max_length="),
+        ({"max_queries": 5}, "max_queries="),
+    ],
+)
+def test_an_attack_under_other_conditions_is_another_attack(
+    changes: dict[str, object], told: str, full: Subject, tmp_path: Path
+) -> None:
+    attacked_again(tmp_path / "rose", "pwws-test-other", **changes)
     again = subject(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
-    table = attacks.attack_table(again.runs)
+    table = attacks.attack_table(attacks.attacked(again.runs))
     assert table is not None
     assert [row[:2] for row in table.rows] == [
-        ["pwws on own test", "vanilla"],
-        ["pwws on own test", "rose"],
-        ["pwws on own test (2)", "rose"],
+        ["pwws (1) on own test", "vanilla"],
+        ["pwws (1) on own test", "rose"],
+        ["pwws (2) on own test", "rose"],
     ]
+    first, second = table.caption.removesuffix(".").partition("pwws (1) on own test: ")[2].split(". pwws (2) on ")
+    assert first.startswith(told) and second.startswith(f"own test: {told}") and first != second
+    found = attacks.section(again)
+    assert found is not None
+    rows = found.parts[0].charts[0].figure.layout.yaxis.ticktext
+    assert rows == tuple(f"{when} pwws ({number}) on own test" for number in (1, 2) for when in ("before", "under"))
+
+
+def test_an_attack_has_the_label_that_an_experiment_gave_it(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    attacked_again(folder, "pwws-test-wordnet", lexicon="wordnet")
+    labels = {"pwws": attack_result(), "pwws wordnet": attack_result(3)}
+    live = [LiveAttack(attack=name, of="test", settings={}, summary=each.summary) for name, each in labels.items()]
+    (run,) = load_runs([folder])
+    found = subject([run._replace(evaluation=run.evaluation.model_copy(update={"attacks": live}))])
+    assert [each.title for each in attacks.attacked(found.runs)] == ["pwws on own test", "pwws wordnet on own test"]
 
 
 def test_of_long_texts_the_surroundings_of_changes_stay() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rosewood.errors import RunError
+from rosewood.evaluation.attack_conditions import conditions_of, conditions_of_live, identity_of
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
 from rosewood.evaluation.means import means
 from rosewood.evaluation.result_files import LATEST
@@ -109,25 +110,13 @@ def _of_attack(summary: AttackSummary) -> Pair:
 def _summaries(run: Path, attack: str) -> dict[str, AttackSummary]:
     """The summaries of an attack on a run, by everything that must be equal for them to compare."""
     reports = [AttackReport.load(path) for path in sorted(run.glob("attacks/*/attack.json"))]
-    found = {_conditions(each): each.summary for each in reports if each.attack == attack}
+    found = {identity_of(conditions_of(each)): each.summary for each in reports if each.attack == attack}
     if (run / LATEST).exists():
         evaluation = Evaluation.load(run / LATEST)
         for live in evaluation.attacks:
             if live.attack == attack:
-                key = [live.of, _data_of(evaluation, live.of), live.settings, evaluation.seed, live.summary.examples]
-                found[json.dumps(key, sort_keys=True)] = live.summary
+                found[identity_of(conditions_of_live(live, evaluation))] = live.summary
     return found
-
-
-def _conditions(report: AttackReport) -> str:
-    """Everything that decides a report's figures but the model."""
-    decides_nothing = {"model", "fingerprint", "versions", "created", "seconds", "summary"}
-    plain = report.model_dump(mode="json", exclude=decides_nothing)
-    return json.dumps([plain, report.summary.examples], sort_keys=True)
-
-
-def _data_of(evaluation: Evaluation, name: str) -> list[str]:
-    return [each.data for each in evaluation.sets if each.name == name]
 
 
 def _on_sets(runs: Sequence[Path], under: str, suite: str | None) -> list[Pair]:

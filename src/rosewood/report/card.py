@@ -70,9 +70,10 @@ def _results(run: ReportedRun, task: str) -> Iterator[EvalResult]:
     for each in run.evaluated.evaluation.sets:
         if each.role in MEASURED:
             yield _result(each.name, _dataset(each), f"Accuracy ({each.role})", each.accuracy, each.interval)
-    for _, title, _, summary, _ in attacked([run]):
-        metric = f"Accuracy under {title}"
-        yield _result(task, _slug(task), metric, summary.robust_accuracy, summary.robust_interval)
+    for attack in attacked([run]):
+        found = attack.summary
+        metric = f"Accuracy under {attack.title}"
+        yield _result(task, _slug(task), metric, found.robust_accuracy, found.robust_interval)
 
 
 def _result(name: str, dataset: str, metric: str, value: float, interval: tuple[float, float]) -> EvalResult:
@@ -114,7 +115,7 @@ def _body(about: Subject, run: ReportedRun, info: RunInfo, task: Task) -> str:
         arguments=yaml.safe_dump(info.training_arguments, sort_keys=False),
         sentence=f"{right_on(about, run.method)}.",
         remarks=verdict(about).remarks,
-        tables=[_table(grid) for grid in [*tables, attack_table(about.runs)] if grid is not None],
+        tables=[_table(grid) for grid in [*tables, attack_table(attacked(about.runs))] if grid is not None],
         limits=list(_limits(run, info)),
     )
 

@@ -31,8 +31,17 @@ def render(reports: Mapping[str, AttackReport]) -> Table:
 
 def title_of(report: AttackReport) -> str:
     """The attack and what it was on."""
-    attack = ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
-    return f"{attack} on {' '.join(filter(None, [report.task, report.split])) or 'the data'}"
+    return f"{name_of(report)} on {place_of(report)}"
+
+
+def name_of(report: AttackReport) -> str:
+    """The attack, as `--attack` takes it."""
+    return ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+
+
+def place_of(report: AttackReport) -> str:
+    """What was attacked."""
+    return " ".join(filter(None, [report.task, report.split])) or "the data"
 
 
 def summary_cells(summary: AttackSummary) -> list[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rosewood.attacks.search.table import CAPTION, COLUMNS, summary_cells, title_of
+from rosewood.attacks.search.table import CAPTION, COLUMNS, name_of, place_of, summary_cells
+from rosewood.evaluation.attack_conditions import (
+    Conditions,
+    conditions_of,
+    conditions_of_live,
+    identity_of,
+    told_apart,
+)
 from rosewood.evaluation.layout import Grid
 from rosewood.figures.robust_accuracy import robust_accuracy
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
@@ -21,14 +27,27 @@ CONTEXT = 160
 
 
 class Attacked(NamedTuple):
-    """A run under an attack; attacks with an equal identity met different models with the same texts."""
+    """A run under an attack; attacks of equal title met different models alike, with the same texts."""
 
-    identity: str
-    title: str
+    name: str
+    place: str
+    conditions: Conditions
     run: ReportedRun
     summary: AttackSummary
-    kept: Attack | None
+    kept: Attack | None = None
     """Its folder and examples, where they were kept."""
+    apart: str = ""
+    """What tells it from other attacks of this name on this place, which are numbered then."""
+
+    @property
+    def title(self) -> str:
+        """The number stands before the place, which charts may cut off."""
+        return f"{self.name} on {self.place}"
+
+    @property
+    def identity(self) -> str:
+        """Equal for attacks that compare."""
+        return identity_of(self.conditions)
 
 
 class Finding(NamedTuple):
@@ -40,69 +59,71 @@ class Finding(NamedTuple):
 
 def section(subject: Subject) -> Section | None:
     """The accuracy under every attack, the figures, and some attacked texts."""
-    found = list(attacked(subject.runs))
-    if not found:
+    found = attacked(subject.runs)
+    table = attack_table(found)
+    if table is None:
         return None
-    names = _names(found)
     by_attack: dict[str, dict[str, list[AttackSummary]]] = {}
     for each in found:
-        by_attack.setdefault(names[each.identity], {}).setdefault(each.run.method, []).append(each.summary)
+        by_attack.setdefault(each.title, {}).setdefault(each.run.method, []).append(each.summary)
     figure = robust_accuracy(by_attack, list(subject.methods))
     parts: list[Part] = []
     if figure is not None:
         parts.append(Charts([Chart(figure, "Dots with 95 % intervals: accuracy before and under each attack.")]))
-    parts.append(Table(_table(found, names)))
-    parts += _texts(subject, found, names)
+    parts.append(Table(table))
+    parts += _texts(subject, found)
     return Section(
         "Attacks", parts, "Only words or letters change; whether the meaning stays is for a reader to judge."
     )
 
 
-def attack_table(runs: Sequence[ReportedRun]) -> Grid | None:
-    """The figures of all attacks on the runs; nothing if there were none."""
-    found = list(attacked(runs))
-    return _table(found, _names(found)) if found else None
+def attack_table(found: Sequence[Attacked]) -> Grid | None:
+    """The figures of all attacks; nothing if there were none."""
+    rows = [[each.title, each.run.name, *summary_cells(each.summary)] for each in found]
+    apart = dict.fromkeys(f"{each.title}: {each.apart}." for each in found if each.apart)
+    return Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join([CAPTION, *apart]), texts=2) if rows else None
 
 
-def _table(found: Sequence[Attacked], names: dict[str, str]) -> Grid:
-    ordered = [each for identity in names for each in found if each.identity == identity]
-    rows = [[names[each.identity], each.run.name, *summary_cells(each.summary)] for each in ordered]
-    return Grid("Attacks", ["attack", "run", *COLUMNS], rows, CAPTION, texts=2)
+def attacked(runs: Sequence[ReportedRun]) -> list[Attacked]:
+    """All attacks on the runs, those of one title together."""
+    by_name: dict[tuple[str, str], dict[str, list[Attacked]]] = {}
+    names: dict[str, tuple[str, str]] = {}
+    for each in _made(runs):
+        name = names.setdefault(each.identity, (each.name, each.place))
+        by_name.setdefault(name, {}).setdefault(each.identity, []).append(each)
+    return [
+        each._replace(name=f"{name} ({number})" if words else name, apart=words)
+        for (name, _), same in by_name.items()
+        for number, (words, alike) in enumerate(_apart(list(same.values())), start=1)
+        for each in alike
+    ]
 
 
-def attacked(runs: Sequence[ReportedRun]) -> Iterator[Attacked]:
-    """All attacks on the runs: those that were kept, and those that an evaluation made."""
+def _apart(several: Sequence[list[Attacked]]) -> Iterator[tuple[str, list[Attacked]]]:
+    return zip(told_apart([alike[0].conditions for alike in several]), several, strict=True)
+
+
+def _made(runs: Sequence[ReportedRun]) -> Iterator[Attacked]:
+    """Those that were kept, and those that an evaluation made."""
     for run in runs:
+        evaluation = run.evaluated.evaluation
         for kept in run.attacks:
             report = kept.report
-            decisive = [report.data, report.field, report.settings, report.max_queries, report.max_seconds, report.seed]
-            identity = json.dumps([title_of(report), *decisive])
-            yield Attacked(identity, title_of(report), run, report.summary, kept)
-        for live in run.evaluated.evaluation.attacks:
-            if all(live.summary != kept.report.summary for kept in run.attacks):  # experiments record both alike
-                title = f"{live.attack} on {live.of}"
-                yield Attacked(json.dumps([title, live.settings]), title, run, live.summary, None)
+            # Experiments record an attack twice: in its folder, and in the evaluation under its label.
+            labels = [live.attack for live in evaluation.attacks if live.summary == report.summary]
+            name = labels[0] if len(labels) == 1 else name_of(report)
+            yield Attacked(name, place_of(report), conditions_of(report), run, report.summary, kept)
+        for live in evaluation.attacks:
+            if all(live.summary != kept.report.summary for kept in run.attacks):
+                yield Attacked(live.attack, live.of, conditions_of_live(live, evaluation), run, live.summary)
 
 
-def _names(found: Sequence[Attacked]) -> dict[str, str]:
-    """Identity -> title; the second of the same title is numbered."""
-    titles: dict[str, list[str]] = {}
-    for each in found:
-        same = titles.setdefault(each.title, [])
-        same += [] if each.identity in same else [each.identity]
-    return {
-        identity: title if number == 1 else f"{title} ({number})"
-        for title, same in titles.items()
-        for number, identity in enumerate(same, start=1)
-    }
-
-
-def _texts(subject: Subject, found: Sequence[Attacked], names: dict[str, str]) -> Iterator[AttackedTexts]:
+def _texts(subject: Subject, found: Sequence[Attacked]) -> Iterator[AttackedTexts]:
     """The same texts under the same attack, for the first run of each method that met it."""
-    for identity, name in names.items():
+    for title in dict.fromkeys(each.title for each in found):
         met: dict[str, tuple[ReportedRun, Attack]] = {}
         for each in found:
-            if each.identity == identity and each.kept is not None:
+            if each.title == title and each.kept is not None:
                 met.setdefault(each.run.method, (each.run, each.kept))
         pairs = list(met.values())
         broken = sorted({each.row for _, kept in pairs for each in kept.examples() if each.status == "broken"})
@@ -113,7 +134,7 @@ def _texts(subject: Subject, found: Sequence[Attacked], names: dict[str, str]) -
                     by_row[example.row].append(Finding(run, example))
         if broken:
             shown = [_text(subject, findings, pairs[0][1].report.field) for findings in by_row.values()]
-            yield AttackedTexts(f"Texts that broke under {name}", shown, _more(len(broken) - len(shown), pairs))
+            yield AttackedTexts(f"Texts that broke under {title}", shown, _more(len(broken) - len(shown), pairs))
 
 
 def _more(left: int, met: Sequence[tuple[ReportedRun, Attack]]) -> str:
