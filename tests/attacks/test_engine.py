@@ -370,10 +370,11 @@ def test_texts_of_every_kind(
 def test_a_result_survives_the_disk(
     model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Any
 ) -> None:
-    result = run(model, single, Pwws(exact_case=True))
+    result = run(model, single, Pwws(exact_case=True), lexicon=Lexicon.of(ENTRIES, "wordnet"))
     result.save(tmp_path / "attack.json")
     assert AttackResult.load(tmp_path / "attack.json") == result
     assert result.settings["exact_case"] is True and result.lexicon == Lexicon.of(ENTRIES).fingerprint
+    assert result.lexicon_name == "wordnet"
 
 
 @pytest.mark.slow

@@ -27,6 +27,15 @@ def test_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     path.write_text(json.dumps({"good": ["fine"]}))
     assert Lexicon.load(path).substitutes("good") == ("fine",)
+    assert Lexicon.load(path).known_as == str(path)
+
+
+def test_what_was_made_in_python_has_no_name_to_call_it_by(tmp_path: Path) -> None:
+    assert Lexicon.of({"good": ["fine"]}).known_as is None
+    path = tmp_path / COUNTER_FITTED
+    path.parent.mkdir()
+    path.write_text(json.dumps({"good": ["fine"]}))
+    assert Lexicon.named(None, tmp_path).known_as == "counter-fitted"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Sections: each shows what the runs hold, and is not there where they hold nothing."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,35 @@ def test_commands_say_what_the_results_know(full: Subject) -> None:
     assert 'unknown_word="NULL"' in words and "exact_case=false" in words and words[-2:] == ["--seed", "0"]
     found = commands.section(full)
     assert kinds(found) == [Listing, Listing, Table]
+
+
+def test_cells_of_an_experiment_have_its_command_once(tmp_path: Path) -> None:
+    output = tmp_path / "runs" / "my study"
+    folders = [write_run(output / f"cell{seed}" / "run", "rose", seed) for seed in range(2)]
+    for folder in folders:
+        (folder.parent / "cell.json").write_text("{}")
+    plain = write_run(tmp_path / "plain")
+
+    def listed(found: Subject) -> dict[str, str]:
+        section = commands.section(found)
+        assert section is not None
+        return {part.title: part.text for part in section.parts if isinstance(part, Listing)}
+
+    runs = load_runs([*folders, plain])
+    typed = listed(subject(runs, experiment="experiments/my study.yaml"))
+    assert list(typed) == ["experiment", "vanilla"] and typed["vanilla"].startswith("rosewood train")
+    words = ["rosewood", "compare", "experiments/my study.yaml", "--output", str(output)]
+    assert shlex.split(typed["experiment"]) == words
+    assert shlex.split(listed(subject(runs))["experiment"])[2] == "my study"
+
+
+def test_a_command_names_the_lexicon_where_the_attack_has_recorded_it(full: Subject) -> None:
+    *_, before = commands.commands(full.runs[0])
+    assert "--lexicon" not in before
+    (kept,) = full.runs[0].attacks
+    named = replace(kept, report=kept.report.model_copy(update={"lexicon_name": "wordnet"}))
+    *_, after = commands.commands(replace(full.runs[0], attacks=[named]))
+    assert " --lexicon wordnet " in after
 
 
 def test_several_seeds_have_names_and_one_colour_a_method(tmp_path: Path) -> None:

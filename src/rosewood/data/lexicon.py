@@ -126,6 +126,11 @@ class Lexicon:
         """The words that may stand in for this one; none if it is not known."""
         return self.entries.get(word, ())
 
+    @property
+    def known_as(self) -> str | None:
+        """What `Lexicon.named` takes for it: a name or a file; None where it was made of other things."""
+        return self.name if self.name in _BY_NAME or Path(self.name).is_file() else None
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all entries: figures are comparable only where it is the same."""

@@ -70,6 +70,8 @@ class Subject:
     baseline: str | None = None
     published: Published = field(default_factory=dict)
     landscapes: Sequence[Landscape] = ()
+    experiment: str | None = None
+    """The file of the experiment whose cells the runs are, or its name."""
 
     @cached_property
     def by_method(self) -> dict[str, list[EvaluatedRun]]:
@@ -111,6 +113,7 @@ def subject(
     published: Published | None = None,
     title: str | None = None,
     landscape: Path | None = None,
+    experiment: str | None = None,
 ) -> Subject:
     """Read the folders of runs that were evaluated alike; plain fine-tuning is the baseline if none is named.
 
@@ -125,7 +128,7 @@ def subject(
     reported = _read(runs)
     folders = {run.name: run.evaluated.folder for run in reported}
     landscapes = [] if landscape is None else read_landscapes(landscape, folders)
-    return Subject(title or f"Robustness on {on}", reported, baseline, published or {}, landscapes)
+    return Subject(title or f"Robustness on {on}", reported, baseline, published or {}, landscapes, experiment)
 
 
 def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:

@@ -73,6 +73,7 @@ class AttackReport(ResultFile):
     attack: str
     settings: dict[str, Any]
     lexicon: str | None  # fingerprint
+    lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
     language_model: str | None = None
     encoder: str | None = None
     field: str  # the text that was attacked

@@ -98,6 +98,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
     return AttackResult(
         model=campaign.model.name_or_path or type(campaign.model).__name__,
         fingerprint=campaign.fingerprint,
+        lexicon_name=campaign.resources.lexicon and campaign.resources.lexicon.known_as,
         seconds=seconds,
         summary=summarize(examples, len(campaign.texts) - len(examples)),
         examples=examples,

@@ -12,11 +12,13 @@ from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackReport, Evaluation, RunInfo
 
 PLACE = 100
+CELL = "cell.json"
 
 
 def section(subject: Subject) -> Section | None:
     """What was typed to train, what to type to evaluate and attack, and the versions that did it."""
-    parts: list[Part] = [Listing(run.name, "\n".join(commands(run))) for run in subject.runs]
+    parts: list[Part] = [Listing("experiment", each) for each in _experiments(subject)]
+    parts += [Listing(run.name, "\n".join(commands(run))) for run in subject.runs if not _is_cell(run)]
     landscapes = dict.fromkeys(each.command for each in subject.landscapes if each.command)
     parts += [Listing("loss landscapes", "\n".join(landscapes))] if landscapes else []
     rows = [_facts(run.name, run.info) for run in subject.runs if run.info is not None]
@@ -25,10 +27,24 @@ def section(subject: Subject) -> Section | None:
         caption = "Training data: their fingerprints; the same data have the same."
         parts.append(Table(Grid("Models, data and versions", header, rows, caption, texts=5), folded=True))
     lead = (
-        "Training and landscapes as they were started; evaluation and attacks as the results say. Folders are those of "
-        "the author."
+        "Training and landscapes as they were started; evaluation and attacks as the results say; an experiment by its "
+        "file, or by its name where no more is known. Folders are those of the author."
     )
     return Section("Reproduce", parts, lead)
+
+
+def _experiments(subject: Subject) -> list[str]:
+    """One command for all cells of an experiment."""
+    outputs = dict.fromkeys(run.evaluated.folder.parent.parent for run in subject.runs if _is_cell(run))
+    return [
+        shlex.join(["rosewood", "compare", subject.experiment or output.absolute().name, "--output", str(output)])
+        for output in outputs
+    ]
+
+
+def _is_cell(run: ReportedRun) -> bool:
+    """Whether an experiment made the run: then its commands are not the user's, and its results do not tell them."""
+    return (run.evaluated.folder.parent / CELL).exists()
 
 
 def commands(run: ReportedRun) -> Iterator[str]:
@@ -64,6 +80,8 @@ def _attack(report: AttackReport) -> Iterator[str]:
     for name, value in report.settings.items():
         if name != "recipe":
             yield from ("--set", f"{name}={json.dumps(value)}")
+    if report.lexicon_name is not None:
+        yield from ("--lexicon", report.lexicon_name)
     examples = report.summary.examples + report.summary.left_out
     yield from ("--examples", str(examples), "--field", report.field, "--max-length", str(report.max_length))
     if report.split is not None:
