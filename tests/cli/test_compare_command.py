@@ -57,10 +57,12 @@ def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(
 ) -> None:
     data, output = write_data(tmp_path / "data"), tmp_path / "out"
     broken = {"recipe": "rose-second", "label": "broken", "training": {"optim": "adafactor"}}
-    file = write_experiment(tmp_path, recipes=["vanilla", "smart", broken], seeds=[0], attacks=[])
+    file = write_experiment(
+        tmp_path, recipes=["vanilla", "smart", broken], seeds=[0], attacks=[], notes=["All [of] it is small."]
+    )
     monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: InThisProcess().run(folders))
     printed = rosewood("compare", file, "-o", output, "--data-dir", data, code=1)
-    assert "2 of 3 cells are finished" in printed and "Cells that failed" in printed
+    assert "- All [of] it is small.\n2 of 3 cells are finished" in printed and "Cells that failed" in printed
     assert "Difference from vanilla on the same examples" in printed  # one seed
     shown = rosewood("compare", file, "-o", output, "--data-dir", data, "--table", code=1)
     assert shown in printed

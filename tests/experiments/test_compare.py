@@ -89,6 +89,19 @@ def test_an_experiment_ends_with_a_report_over_its_cells(place: Place) -> None:
     assert "<h1><bdi>tiny</bdi></h1>" in page and "typos on tiny test" in page
     assert "drop, seed 1" in page and "3 methods · 6 runs" in page
     assert "tests over seeds" in page
+    assert f"rosewood compare tiny --output {place.whole}" in page and "rosewood.experiments.worker" not in page
+    assert page.count("rosewood compare") == 1 and "rosewood evaluate" not in page
+
+
+def test_notes_are_under_the_title_and_the_command_names_the_file(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "noted"
+    shutil.copytree(place.whole, output)
+    file = write_experiment(place.folder, notes=["Only <b>ten</b> steps.", "Two\nlines."])
+    compare(file, output, place.data, InThisProcess(), QUIET)
+    assert (output / "table.md").read_text().startswith("# tiny\n\n- Only <b>ten</b> steps.\n- Two lines.\n\n**")
+    page = (output / "report.html").read_text()
+    assert "<li><bdi>Only &lt;b&gt;ten&lt;/b&gt; steps.</bdi></li>" in page
+    assert f"rosewood compare {file} --output {output}" in page
 
 
 def test_finished_cells_are_skipped_and_a_changed_setting_reruns_only_its_own(place: Place, tmp_path: Path) -> None:
@@ -120,6 +133,9 @@ def test_a_cell_that_fails_stops_no_other_and_is_tried_again(place: Place, tmp_p
     assert failed.error.endswith(f"Log: {failed.name}/log.txt")
     table = (output / "table.md").read_text()
     assert "**Cells that failed**" in table and "masks AdamW's update" in table and "| smart | 1 |" in table
+    page = (output / "report.html").read_text()
+    assert '<h2 id="section-' in page and "<bdi>Cells that failed</bdi></h2>" in page
+    assert "masks AdamW&#39;s update" in page
     assert [name.split("-")[0] for name in place.compare(output, recipes=recipes, seeds=[0])[1]] == ["broken"]
 
 

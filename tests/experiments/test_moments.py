@@ -62,6 +62,14 @@ def test_every_cell_has_its_moments_and_the_end(place: Place) -> None:
         assert [moment.step_seconds is not None for moment in result.moments] == [True, True, False]
 
 
+def test_the_report_has_the_tables_at_matched_accuracy(place: Place) -> None:
+    page = (place.whole / "report.html").read_text()
+    after = page.partition("<bdi>At matched clean accuracy</bdi></h2>")[2].partition("</section>")[0]
+    assert '<p class="lead">All of the above, the verdict included, is of the ends of training' in after
+    assert '<p class="over"><bdi>Robustness on tiny at matched clean accuracy</bdi></p>' in after
+    assert '<p class="over"><bdi>Moments of matched clean accuracy</bdi></p>' in after
+
+
 def test_training_is_the_same_with_and_without_moments(place: Place, tmp_path: Path) -> None:
     place.compare(tmp_path / "plain", seeds=[0], recipes=["vanilla"], evaluation={"sets": ["test"]})
     (plain,) = (tmp_path / "plain").glob("*/run/model/model.safetensors")

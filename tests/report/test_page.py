@@ -9,7 +9,9 @@ import pytest
 
 from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.evaluation.layout import Grid
 from rosewood.report.page import page, write_report
+from rosewood.report.parts import Section, Table
 from rosewood.report.subject import subject
 
 
@@ -81,6 +83,25 @@ def test_ten_runs_fit_into_eight_megabytes(tmp_path: Path) -> None:
         landscape(run.name, points=51).save(tmp_path / "landscapes" / f"{run.name}.json")
     write_report([subject(load_runs(runs), landscape=tmp_path / "landscapes")], tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 8_000_000
+
+
+def test_notes_stand_under_the_title_and_closing_sections_after_all_chapters(tmp_path: Path) -> None:
+    subjects = [subject(load_runs([write_run(tmp_path / name)]), title=f"On {name}") for name in ("one", "two")]
+    grid = Grid("Cells that failed", ["cell", "error"], [["rose-0", f"broke {EVIL}"]], texts=2)
+    closing = [Section("What failed", [Table(grid, titled=True)], "They are in no table above.")]
+    text = page(subjects, "Both", [f"A note {EVIL}"], closing)
+    found = outline(text)
+    assert [tag for tag, _ in found.elements].count("h2") == 3 and "<script>alert" not in text
+    places = [
+        found.text.index(words) for words in ("Both\n", f"A note {EVIL}", "On one", "They are in no table above.")
+    ]
+    assert places == sorted(places)
+    rest = found.text[places[-1] :]
+    assert rest.index("Cells that failed") < rest.index(f"broke {EVIL}")
+    links = {a["href"] for tag, a in found.elements if tag == "a"}
+    (heading,) = (a["id"] for tag, a in found.elements[-40:] if tag == "h2")
+    assert f"#{heading}" in links
+    assert 'class="notes"' not in page(subjects, "Both")
 
 
 def test_several_subjects_are_chapters(tmp_path: Path) -> None:

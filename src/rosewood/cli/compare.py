@@ -87,12 +87,14 @@ def compare(
     folder = output_of(experiment, output)
     if table:
         found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
-        comparison = save_tables(experiment, found, folder)
+        comparison = save_tables(experiment, found, folder, file)
     else:
         with resumable(console):
-            comparison = run_experiment(experiment, folder, data_dir, chosen, console)
+            comparison = run_experiment(file, folder, data_dir, chosen, console)
     for grid in grids_of(experiment, [standing(cell, folder) for cell in cells_of(experiment, data_dir)]):
         console.print(Folded(grid))
+    for note in experiment.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
     finished = sum(cell.state == "finished" for cell in comparison.cells)
     console.print(f"{finished} of {len(comparison.cells)} cells are finished. Tables are in {folder}", highlight=False)
     if any(cell.state == "failed" for cell in comparison.cells):

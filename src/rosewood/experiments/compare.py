@@ -37,6 +37,7 @@ def compare(
     others go on. Everything goes to `output`, by default runs/NAME: a folder for each cell, results.json, and the
     table as Markdown, LaTeX and CSV, and all of it as a page, report.html.
     """
+    file = None if isinstance(experiment, Experiment) else Path(experiment)
     experiment = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
     output = output_of(experiment, output)
     cells = cells_of(experiment, data_dir)
@@ -46,7 +47,7 @@ def compare(
                 _note_loss(event)
                 follow(event)
     finally:
-        comparison = save_tables(experiment, [standing(cell, output) for cell in cells], output)
+        comparison = save_tables(experiment, [standing(cell, output) for cell in cells], output, file)
     return comparison
 
 

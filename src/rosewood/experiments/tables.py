@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rosewood.evaluation.comparison import (
     Figure,
@@ -32,6 +32,9 @@ from rosewood.experiments.experiment import Experiment
 from rosewood.experiments.standing import Standing
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
 
+if TYPE_CHECKING:
+    from rosewood.report.parts import Section
+
 RESULTS, MARKDOWN, LATEX, CSV, MOMENTS = "results.json", "table.md", "table.tex", "table.csv", "moments.csv"
 REPORT = "report.html"
 
@@ -54,11 +57,12 @@ def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid
         for grid in grids[:1] if several else grids:
             of = "" if len(experiment.models) == 1 else f", {group.model}"
             found.append(replace(grid, title=grid.title + of))
-    found += _matched_grids(experiment, standings)
+    return [*found, *_matched_grids(experiment, standings), *_failed_grids(standings)]
+
+
+def _failed_grids(standings: Sequence[Standing]) -> list[Grid]:
     failed = [[each.folder.name, each.error or ""] for each in standings if each.state == "failed"]
-    if failed:
-        found.append(Grid("Cells that failed", ["cell", "error"], failed, texts=2))
-    return found
+    return [Grid("Cells that failed", ["cell", "error"], failed, texts=2)] if failed else []
 
 
 def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid]:
@@ -109,20 +113,27 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
     )
 
 
-def save_tables(experiment: Experiment, standings: Sequence[Standing], output: Path) -> Comparison:
-    """Write results.json, the tables, moments.csv if there are moments, and report.html if a cell is finished."""
+def save_tables(
+    experiment: Experiment, standings: Sequence[Standing], output: Path, file: Path | None = None
+) -> Comparison:
+    """Write results.json, the tables, moments.csv if there are moments, and report.html if a cell is finished.
+
+    `file` is where the experiment comes from, for those who want to repeat it.
+    """
     comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
     comparison.save(output / RESULTS)
-    write(output / MARKDOWN, "\n\n".join([f"# {experiment.title or experiment.name}", *map(to_markdown, grids)]) + "\n")
+    notes = ["\n".join(f"- {one_line(note)}" for note in experiment.notes)] if experiment.notes else []
+    parts = [f"# {experiment.title or experiment.name}", *notes, *map(to_markdown, grids)]
+    write(output / MARKDOWN, "\n\n".join(parts) + "\n")
     write(output / LATEX, "\n\n".join(map(to_latex, grids)) + "\n")
     write(output / CSV, _csv(comparison.figures))
     if comparison.matched:
         write(output / MOMENTS, _moments_csv([each.result for each in standings if each.result is not None]))
-    _save_report(experiment, standings, output / REPORT)
+    _save_report(experiment, standings, output / REPORT, str(file or experiment.name))
     return comparison
 
 
-def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Path) -> None:
+def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Path, file: str) -> None:
     from rosewood.report.page import write_report  # plotly takes a while to import
     from rosewood.report.subject import short_name, subject
 
@@ -132,11 +143,30 @@ def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Pa
             _baseline(experiment, group),
             _published(experiment, group),
             f"{group.on}, {short_name(group.model)}",
+            experiment=file,
         )
         for group in _groups(standings)
     ]
     if subjects:
-        write_report(subjects, path, experiment.title or experiment.name)
+        title, closing = experiment.title or experiment.name, _closing(experiment, standings)
+        write_report(subjects, path, title, experiment.notes, closing)
+
+
+def _closing(experiment: Experiment, standings: Sequence[Standing]) -> list[Section]:
+    """What a report has of an experiment beside the runs as they ended."""
+    from rosewood.report.parts import Section, Table
+
+    found = [
+        (
+            "At matched clean accuracy",
+            "All of the above, the verdict included, is of the ends of training, after equal steps. Here a method is "
+            "taken at its first measured moment that reaches the lowest final validation accuracy of all methods, so "
+            "that one that has learnt less does not look robust for that alone. Attacks are made at the end only.",
+            _matched_grids(experiment, standings),
+        ),
+        ("Cells that failed", "They are in no table and no chart above.", _failed_grids(standings)),
+    ]
+    return [Section(title, [Table(grid, titled=True) for grid in grids], lead) for title, lead, grids in found if grids]
 
 
 def _groups(standings: Sequence[Standing]) -> list[Group]:

@@ -35,13 +35,19 @@ class Chapter:
     """By the name that links lead to."""
 
 
-def write_report(subjects: Sequence[Subject], path: Path, title: str | None = None) -> None:
+def write_report(
+    subjects: Sequence[Subject],
+    path: Path,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+    closing: Sequence[Section] = (),
+) -> None:
     """Write the page whole, or not at all."""
-    write(path, page(subjects, title or subjects[0].title))
+    write(path, page(subjects, title or subjects[0].title, notes, closing))
 
 
-def page(subjects: Sequence[Subject], title: str) -> str:
-    """The HTML of a report on one or more subjects."""
+def page(subjects: Sequence[Subject], title: str, notes: Sequence[str] = (), closing: Sequence[Section] = ()) -> str:
+    """The HTML of a report on one or more subjects: notes under the title, closing sections after all subjects."""
     environment = Environment(
         loader=PackageLoader("rosewood.report"),
         autoescape=True,
@@ -53,7 +59,9 @@ def page(subjects: Sequence[Subject], title: str) -> str:
     numbers = itertools.count(1)
     return environment.get_template("report.html").render(
         title=title,
+        notes=notes,
         chapters=[_chapter(subject, numbers) for subject in subjects],
+        closing={f"section-{next(numbers)}": section for section in closing},
         several=len(subjects) > 1,
         policy=_policy(list(scripts.values())),
         style=Markup(_source(environment, "report.css")),

@@ -22,12 +22,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Table(Part):
-    """A table; a folded one opens when it is asked for."""
+    """A table; a folded one opens when it is asked for, a titled one has its title above."""
 
     template = "parts/table.html"
 
     grid: Grid
     folded: bool = False
+    titled: bool = False
 
 
 @dataclass(frozen=True)
