@@ -95,10 +95,11 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
     examples = sorted((each for block in done.values() for each in block.examples), key=lambda example: example.row)
     if not examples:
         raise RunError(f"no example was scored within max_seconds {campaign.max_seconds}: allow more time.")
+    lexicon = campaign.resources.lexicon
     return AttackResult(
         model=campaign.model.name_or_path or type(campaign.model).__name__,
         fingerprint=campaign.fingerprint,
-        lexicon_name=campaign.resources.lexicon and campaign.resources.lexicon.known_as,
+        lexicon_name=None if lexicon is None else lexicon.known_as,
         seconds=seconds,
         summary=summarize(examples, len(campaign.texts) - len(examples)),
         examples=examples,
