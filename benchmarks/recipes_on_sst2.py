@@ -1,4 +1,4 @@
-"""Recipes, all or those named, on the same 3,200 SST-2 sentences: clean and AdvGLUE accuracy, seconds, and the step's ratio to vanilla.
+"""Recipes, all or those named, on the same 3,200 SST-2 sentences: clean and AdvGLUE accuracy, seconds, step ratios.
 
 Each recipe is a run directory, so the script can be stopped and started again, and several may work side by side on
 different recipes; finished runs are only read. The learning rate is the same for all. Seconds depend on what else the
