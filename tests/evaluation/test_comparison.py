@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from rosewood.errors import RunError
-from rosewood.evaluation.comparison import compared, figures_by_column, over_seeds, summaries
-from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.evaluation.comparison import SUMMARIES, compared, figures_by_method, over_seeds
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import ROLES
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
@@ -97,7 +97,7 @@ def test_a_lower_calibration_error_is_better(tmp_path: Path) -> None:
     assert not shown(grid, "wild")["ECE"].endswith("*")
 
 
-def test_only_errors_and_gaps_are_better_when_lower(tmp_path: Path) -> None:
+def test_a_higher_accuracy_is_better_whatever_its_set_is_called(tmp_path: Path) -> None:
     folders = [
         save(tmp_path / f"{recipe}{seed}", recipe, seed, {("gapped", "clean"): value + seed / 1000}, suite=None)
         for recipe, value in (("vanilla", 0.8), ("rose", 0.9), ("worse", 0.7))
@@ -151,14 +151,14 @@ def test_runs_of_several_tasks_make_the_glue_average(tmp_path: Path) -> None:
     ]
     (grid,) = compared(load_runs(folders))
     expected = glue_aggregates({k: v[0] for k, v in tasks.items()}, {k: v[1] for k, v in tasks.items()})
-    assert shown(grid, "rose")["mean"] == f"{100 * expected.average:.1f}\n2 of 4 tasks" == "57.5\n2 of 4 tasks"
-    assert shown(grid, "rose")["drop"] == "45.0\n2 of 4 tasks"
+    assert shown(grid, "rose")["mean 2 of 4 tasks"] == f"{100 * expected.average:.1f}" == "57.5"
+    assert shown(grid, "rose")["drop 2 of 4 tasks"] == "45.0"
     assert shown(grid, "rose")["advglue_rte"] == "30.0 ±2.0"
     published = {"rose": {"advglue_rte": 0.3549, "mean": 0.6459, "dorp": 0.1}, "vanilla": {"mean": 0.5}}
     (beside,) = compared(load_runs(folders), published=published)
     found = shown(beside, "rose")
     assert (found["paper advglue_rte"], found["paper mean"]) == ("35.5", "64.6")
-    assert list(found).index("paper mean") == list(found).index("mean") + 1
+    assert list(found).index("paper mean") == list(found).index("mean 2 of 4 tasks") + 1
     assert "paper sst2" not in found and "Published, but not a column here: dorp." in beside.caption
 
 
@@ -176,25 +176,41 @@ def on_two_tasks(folder: Path, recipe: str, seed: int, clean: float, adversarial
     ]
 
 
-def test_mean_and_drop_are_figures_of_each_seed_and_tested(tmp_path: Path) -> None:
-    methods = {"vanilla": [(0.8, 0.30), (0.8, 0.32), (0.8, 0.31)], "rose": [(0.8, 0.50), (0.8, 0.54), (0.8, 0.52)]}
-    runs = {
-        method: load_runs([f for seed, pair in enumerate(found) for f in on_two_tasks(tmp_path, method, seed, *pair)])
-        for method, found in methods.items()
+SEEDS = {"vanilla": [(0.8, 0.30), (0.8, 0.32), (0.8, 0.31)], "rose": [(0.8, 0.50), (0.8, 0.54), (0.8, 0.52)]}
+
+
+def runs_on_two_tasks(folder: Path) -> dict[str, list[EvaluatedRun]]:
+    return {
+        method: load_runs([f for seed, pair in enumerate(found) for f in on_two_tasks(folder, method, seed, *pair)])
+        for method, found in SEEDS.items()
     }
-    found = summaries(runs["rose"])
-    assert {seed: each.value for seed, each in found["drop"].items()} == pytest.approx({0: 0.30, 1: 0.26, 2: 0.28})
-    assert [each.value for each in found["mean"].values()] == pytest.approx([0.65, 0.67, 0.66])
-    assert summaries(runs["rose"][:-1])["drop"].keys() == {0, 1}, "a seed that lacks a task has no summary"
+
+
+def test_mean_and_drop_are_figures_of_each_seed_and_tested(tmp_path: Path) -> None:
+    runs = runs_on_two_tasks(tmp_path)
+    values = figures_by_method(runs)
+    found = {column: {seed: each.value for seed, each in values["rose"][column].items()} for column in SUMMARIES}
+    assert found["drop"] == pytest.approx({0: 0.30, 1: 0.26, 2: 0.28})
+    assert found["mean"] == pytest.approx({0: 0.65, 1: 0.67, 2: 0.66})
     grid = compared([*runs["vanilla"], *runs["rose"]], "vanilla")[0]
-    assert shown(grid, "rose")["mean"] == "66.0 ±1.0*\n2 of 4 tasks"
-    assert shown(grid, "rose")["drop"] == "28.0 ±2.0*\n2 of 4 tasks", "less is better"
-    assert shown(grid, "vanilla")["drop"] == "49.0 ±1.0\n2 of 4 tasks"
-    values = {method: figures_by_column(found) for method, found in runs.items()}
+    assert shown(grid, "rose")["mean 2 of 4 tasks"] == "66.0 ±1.0*"
+    assert shown(grid, "rose")["drop 2 of 4 tasks"] == "28.0 ±2.0*", "less is better"
+    assert shown(grid, "vanilla")["drop 2 of 4 tasks"] == "49.0 ±1.0"
     tests = over_seeds(values, "vanilla")
     assert {column for _, column in tests} == {"mean", "drop", "advglue_sst2", "advglue_rte"}, "clean never varies"
-    summary = holm({column: tests["rose", column].p for column in ("mean", "drop")})
-    assert summary == {column: tests["rose", column].adjusted for column in ("mean", "drop")}
+    summary = holm({column: tests["rose", column].p for column in SUMMARIES})
+    assert summary == {column: tests["rose", column].adjusted for column in SUMMARIES}
+
+
+def test_mean_and_drop_are_over_the_tasks_that_all_methods_have(tmp_path: Path) -> None:
+    runs = runs_on_two_tasks(tmp_path)
+    only = [run for run in runs["rose"] if run.evaluation.task == "sst2"]
+    grid = compared([*runs["vanilla"], *only], "vanilla")[0]
+    assert shown(grid, "vanilla")["drop 1 of 4 tasks"] == "49.0 ±1.0"
+    assert shown(grid, "vanilla")["mean 1 of 4 tasks"] == "65.5 ±0.5", "of SST-2, as that of rose"
+    assert shown(grid, "rose")["advglue_rte"] == "missing"
+    grid = compared([*runs["vanilla"], *runs["rose"][:-1]], "vanilla")[0]
+    assert shown(grid, "rose")["drop 2 of 4 tasks"].endswith("\n2 of 3 seeds"), "a seed that lacks a task has none"
 
 
 def test_models_that_never_vary_are_not_tested_against_each_other(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import pytest
 from rich.console import Console
 from scipy.stats import ttest_1samp, ttest_ind
 
+from rosewood.errors import RunError
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engine import Event
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.watch import Watch
 from rosewood.results import CellResult, Comparison
+from rosewood.training.run import finish_run
 from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
 
 FILES = ("results.json", "table.md", "table.tex", "table.csv")
@@ -187,6 +190,16 @@ def test_a_cell_goes_on_with_its_data_elsewhere_and_its_recipe_in_other_words(pl
         found = compare(tiny_experiment(place.folder, **one), moved, data, InThisProcess(), QUIET)
     assert found == whole
     assert json.loads(run.read_text())["data_dir"] == str(data)
+
+
+def test_a_finished_run_is_of_its_data_wherever_they_lie(place: Place, tmp_path: Path) -> None:
+    plan = cells_of(tiny_experiment(place.folder, recipes=["vanilla"], seeds=[0], attacks=[]), place.data)[0].plan()
+    info = finish_run(plan, tmp_path / "run")
+    assert finish_run(replace(plan, data_dir=str(write_data(tmp_path / "moved"))), tmp_path / "run") == info
+    other = write_data(tmp_path / "other")
+    (other / "train.jsonl").write_text((other / "validation.jsonl").read_text())
+    with pytest.raises(RunError, match="the train data has changed since .*run was started"):
+        finish_run(replace(plan, data_dir=str(other)), tmp_path / "run")
 
 
 def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place, tmp_path: Path) -> None:

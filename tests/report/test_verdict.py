@@ -79,7 +79,7 @@ def test_several_seeds_are_judged_over_seeds_in_both_directions(said) -> None:
     assert third.endswith("one-tailed tests over seeds in either direction).")
     assert "One seed each: another seed could change the picture." not in found.remarks
     assert said(vanilla=[24], rose=[34, 35]).sentence == (
-        "No difference from vanilla can be tested: it takes two seeds or more of both methods."
+        "No difference from vanilla can be tested: it takes two seeds or more of both methods that differ."
     )
 
 

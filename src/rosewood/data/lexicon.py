@@ -128,7 +128,7 @@ class Lexicon:
 
     @property
     def known_as(self) -> str | None:
-        """What `Lexicon.named` takes for it: a name or a file; None where it was made of other things."""
+        """Its name, where that is one that `Lexicon.named` takes: a lexicon's, or a file's."""
         return self.name if self.name in _BY_NAME or Path(self.name).is_file() else None
 
     @cached_property

@@ -16,6 +16,7 @@ from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import MEASURED
 from rosewood.evaluation.predictions_file import correct_by_set
+from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.evaluation.statistics import (
     FIVE_METRICS,
     FOUR_METRICS,
@@ -48,6 +49,8 @@ _ROAST = {
 }
 
 
+Figures = Mapping[str, Mapping[str, Mapping[int, "Figure"]]]
+"""Method -> column -> seed -> its figure."""
 Published = Mapping[str, Mapping[str, float | None]]
 """Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
 
@@ -78,7 +81,7 @@ def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
 
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
-    values = {method: figures_by_column(runs) for method, runs in methods.items()}
+    values = figures_by_method(methods)
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
     columns.sort(key=SUMMARIES.__contains__)  # last; the others stay in their order
     marks = {} if baseline is None else _marks(values, baseline)
@@ -87,21 +90,19 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
     extra = list(dict.fromkeys(name for found in improvements.values() for name in found))
     rows = []
     for method, runs in methods.items():
-        share = _share_of_tasks(runs)
+        found = {column: list(values[method].get(column, {}).values()) for column in columns}
         cells = [
-            _cell(values[method].get(column, []))
-            + marks.get((method, column), "")
-            + (share if column in SUMMARIES else "")
-            for column in columns
+            _cell(figures) + marks.get((method, column), "") + _fewer_seeds(column, figures, runs)
+            for column, figures in found.items()
         ]
         others = [improvements[method].get(name, "-") for name in extra]
         rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
     some = next(iter(methods.values()))[0].evaluation
-    header = ["method", "seeds", *(_heading(some, column) for column in columns), *extra]
+    header = ["method", "seeds", *(_heading(some, column, methods) for column in columns), *extra]
     keys = ["", "", *map(one_line, [*columns, *extra])]
     if ranks:
         header, keys = [*header, "rank"], [*keys, "rank"]
-    grid = Grid(_title(methods), header, rows, _caption(methods, baseline, marks))
+    grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks))
     return _beside(grid, keys, published) if published else grid
 
 
@@ -127,12 +128,34 @@ def _beside(grid: Grid, keys: Sequence[str], published: Published) -> Grid:
     return replace(grid, header=header, rows=rows, caption=caption)
 
 
-def _heading(evaluation: Evaluation, column: str) -> str:
-    """The name of a column; a mean says how many sets it lacks, which are the same in all runs."""
+def _heading(evaluation: Evaluation, column: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    """The name of a column; a mean says how many sets or tasks it lacks, which are the same in all runs."""
+    if column in SUMMARIES:
+        return column + _share_of_tasks(evaluation.suite or "", methods)
     mean = next((each for each in evaluation.means if each.name == column and evaluation.suite), None)
     if mean is None or not mean.missing:
         return MEANS.get(column, column)
     return f"{MEANS[column]}\n{len(mean.sets)} of {len(mean.sets) + len(mean.missing)} sets"
+
+
+def _share_of_tasks(suite: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    """Over how many tasks of their suite the summaries are, if not over all."""
+    from rosewood.data.suites import load_suite
+
+    shared = shared_tasks(methods).tasks
+    summarised = {run.evaluation.task for runs in methods.values() for run in runs if _is_summarised(run.evaluation)}
+    tasks = [task for task in shared if task in summarised]
+    try:
+        whole = load_suite(suite).tasks
+    except DataError:  # a file of the user's own, which may be gone
+        whole = tasks
+    return f"\n{len(tasks)} of {len(whole)} tasks" if len(tasks) < len(whole) else ""
+
+
+def _fewer_seeds(column: str, figures: Sequence[Figure], runs: Sequence[EvaluatedRun]) -> str:
+    """Of a summary, from how many seeds it is, where some lack tasks."""
+    seeds = len({run.seed for run in runs})
+    return f"\n{len(figures)} of {seeds} seeds" if column in SUMMARIES and 0 < len(figures) < seeds else ""
 
 
 def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
@@ -141,22 +164,29 @@ def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
 
 
 def _caption(
-    methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, marks: Mapping[tuple[str, str], str]
+    methods: Mapping[str, Sequence[EvaluatedRun]],
+    columns: Sequence[str],
+    baseline: str | None,
+    marks: Mapping[tuple[str, str], str],
 ) -> str:
-    parts = [
-        "In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval.",
-        WORST,
-    ]
+    parts = ["In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval."]
+    if any(column.startswith(_WORST) for column in columns):
+        parts.append(WORST)
+    if set(SUMMARIES) <= set(columns):
+        parts.append(
+            "Over the tasks that all methods have, mean: of clean and adversarial accuracy; drop: how much lower the "
+            "adversarial is."
+        )
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
     if baseline is not None and marks:
         parts.append(
-            f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; worst "
-            "groups and gaps are not tested)."
+            f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; not tested: "
+            "worst groups, gaps, and what no seed changes)."
         )
     elif baseline is not None:
-        parts.append("No test over seeds: it takes two runs or more of both methods.")
+        parts.append("No test over seeds: it takes two runs or more of both methods that differ.")
     return " ".join(parts)
 
 
@@ -179,55 +209,38 @@ def mean_of(figures: Sequence[Figure]) -> Figure:
     return Figure(mean_and_deviation(values)[0], t_interval(values))
 
 
-def figures_by_column(runs: Sequence[EvaluatedRun]) -> dict[str, list[Figure]]:
-    """Column -> its figure in each run; a suite over several tasks has columns for each."""
-    found: dict[str, list[Figure]] = {}
-    for run in runs:
-        for column, figure in figures_of_run(run):
-            found.setdefault(column, []).append(figure)
-    return found | {column: list(seeds.values()) for column, seeds in summaries(runs).items()}
-
-
-def summaries(runs: Sequence[EvaluatedRun]) -> dict[str, dict[int, Figure]]:
-    """Mean and drop of a method on a suite over several tasks, of each seed that has all tasks of the method."""
-    tasks = _summarised(runs)
-    by_seed: dict[int, dict[str, Evaluation]] = {}
-    for run in runs:
-        if run.evaluation.task in tasks:
-            by_seed.setdefault(run.seed or 0, {})[run.evaluation.task] = run.evaluation
-    found: dict[str, dict[int, Figure]] = {}
-    for seed, evaluations in by_seed.items():
-        if len(evaluations) == len(tasks):
-            sides = ({task: _accuracy(each, role) for task, each in evaluations.items()} for role in _SIDES)
-            for column, value in zip(SUMMARIES, glue_aggregates(*sides), strict=True):
-                found.setdefault(column, {})[seed] = Figure(value)
+def figures_by_method(methods: Mapping[str, Sequence[EvaluatedRun]]) -> Figures:
+    """All figures of some methods; a suite over several tasks has columns for each, and their summaries."""
+    found: dict[str, dict[str, dict[int, Figure]]] = {method: {} for method in methods}
+    for method, runs in methods.items():
+        for run in runs:
+            for column, figure in figures_of_run(run):
+                found[method].setdefault(column, {})[run.seed or 0] = figure
+    for method, seeds in shared_tasks(methods).by_seed.items():
+        for seed, evaluations in seeds.items():
+            for column, figure in _summaries(evaluations):
+                found[method].setdefault(column, {})[seed or 0] = figure
     return found
+
+
+def _summaries(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Figure]]:
+    """Mean and drop over the tasks of a suite that have both clean and adversarial sets."""
+    both = [each for each in evaluations if _is_summarised(each)]
+    if both:
+        sides = ({each.task: _accuracy(each, role) for each in both} for role in _SIDES)
+        yield from zip(SUMMARIES, map(Figure, glue_aggregates(*sides)), strict=True)
 
 
 _SIDES: tuple[Role, Role] = ("clean", "adversarial")
 
 
-def _summarised(runs: Sequence[EvaluatedRun]) -> list[str]:
-    """The tasks of a suite over several tasks that have both clean and adversarial sets."""
-    of_tasks = [run.evaluation for run in runs if run.evaluation.suite and run.evaluation.task != run.evaluation.suite]
-    both = [each.task for each in of_tasks if set(_SIDES) <= {found.role for found in each.sets}]
-    return list(dict.fromkeys(both))
+def _is_summarised(evaluation: Evaluation) -> bool:
+    is_of_a_task = evaluation.suite is not None and evaluation.task != evaluation.suite
+    return is_of_a_task and set(_SIDES) <= {each.role for each in evaluation.sets}
 
 
 def _accuracy(evaluation: Evaluation, role: Role) -> float:
     return float(np.mean([each.accuracy for each in evaluation.sets if each.role == role]))
-
-
-def _share_of_tasks(runs: Sequence[EvaluatedRun]) -> str:
-    """Over how many tasks of its suite the summary of a method is, if not over all."""
-    from rosewood.data.suites import load_suite
-
-    tasks = _summarised(runs)
-    try:
-        whole = load_suite(runs[0].evaluation.suite or "").tasks
-    except DataError:  # a file of the user's own, which may be gone
-        whole = tasks
-    return f"\n{len(tasks)} of {len(whole)} tasks" if 0 < len(tasks) < len(whole) else ""
 
 
 def figures_of_run(run: EvaluatedRun) -> Iterator[tuple[str, Figure]]:
@@ -279,9 +292,7 @@ class OverSeeds(NamedTuple):
     adjusted: float
 
 
-def over_seeds(
-    values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str, worse: bool = False
-) -> dict[tuple[str, str], OverSeeds]:
+def over_seeds(values: Figures, baseline: str, worse: bool = False) -> dict[tuple[str, str], OverSeeds]:
     """Method and column -> whether its figure is better than the baseline's, or worse.
 
     Two families are adjusted, each for all of its tests: the summaries over tasks, and the figures that they summarise.
@@ -291,11 +302,11 @@ def over_seeds(
     families: dict[bool, dict[str, float]] = {True: {}, False: {}}
     for method, columns in values.items():
         for column, ours in columns.items():
-            theirs = values[baseline].get(column, [])
+            theirs = values[baseline].get(column, {})
             if method == baseline or not _is_tested(column) or min(len(ours), len(theirs)) < 2:
                 continue
             sign = -1 if lower_is_better(column) != worse else 1
-            p = welch([sign * each.value for each in ours], [sign * each.value for each in theirs])
+            p = welch(*([sign * each.value for each in side.values()] for side in (ours, theirs)))
             if p is not None:
                 families[column in SUMMARIES][json.dumps([method, column])] = p
     return {
@@ -309,7 +320,7 @@ def _is_tested(column: str) -> bool:
     return not column.startswith((_GAP, _WORST)) and _INCONSISTENT not in column
 
 
-def _marks(values: Mapping[str, Mapping[str, Sequence[Figure]]], baseline: str) -> dict[tuple[str, str], str]:
+def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:
     """Marks of the cells that are significantly better than the baseline's."""
     return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
 

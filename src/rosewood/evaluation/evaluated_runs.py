@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
+from rosewood import strict_yaml
 from rosewood.errors import RunError
 from rosewood.evaluation.result_files import load_evaluation, predictions_path
+from rosewood.recipe import deciding
 from rosewood.results import Evaluation, RunInfo
 
 
@@ -43,7 +47,7 @@ def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
     suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
     if len(suites) > 1:
         raise RunError(
-            f"a table compares runs on one suite or task; the latest evaluations are on {', '.join(suites)}. "
+            f"runs are compared on one suite or task; the latest evaluations are on {', '.join(suites)}. "
             "Choose with --suite, or evaluate all on the same one."
         )
     settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
@@ -90,7 +94,7 @@ def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     info = RunInfo.load(folder / "run.json")
     training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora")}
     recipe = folder / "recipe.yaml"
-    training |= info.training_arguments | {"recipe.yaml": _text(recipe) if recipe.exists() else None}
+    training |= info.training_arguments | {"recipe.yaml": _recipe(recipe) if recipe.exists() else None}
     return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
 
 
@@ -99,8 +103,10 @@ def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
     return sets | {(each.name, each.data) for each in evaluation.anomalies}
 
 
-def _text(path: Path) -> str:
+def _recipe(path: Path) -> Any:
+    """What decides the figures: runs of two versions may describe one recipe in other words."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        plain = strict_yaml.read(path)
+        return deciding(plain) if isinstance(plain, dict) else plain
+    except (OSError, yaml.YAMLError) as error:
         raise RunError(f"cannot read {path}: {error}. Restore it, or leave out the run.") from error

@@ -15,8 +15,8 @@ class SharedTasks(NamedTuple):
     tasks: list[str]
     """Those of which every method has runs."""
     other_tasks: list[str]
-    by_seed: dict[str, list[list[Evaluation]]]
-    """Method -> for each seed that has all of the tasks, its evaluations on them."""
+    by_seed: dict[str, dict[int | None, list[Evaluation]]]
+    """Method -> seed that has all of the tasks -> its evaluations on them."""
     incomplete: int
     """Runs on these tasks of seeds that lack some of them."""
 
@@ -30,15 +30,18 @@ def shared_tasks(methods: Mapping[str, Sequence[EvaluatedRun]]) -> SharedTasks:
     return SharedTasks(
         shared,
         [task for task in tasks if task not in shared],
-        {method: [each for each in seeds if len(each) == len(shared)] for method, seeds in by_seed.items()},
-        sum(len(each) for seeds in by_seed.values() for each in seeds if len(each) < len(shared)),
+        {
+            method: {seed: each for seed, each in seeds.items() if len(each) == len(shared)}
+            for method, seeds in by_seed.items()
+        },
+        sum(len(each) for seeds in by_seed.values() for each in seeds.values() if len(each) < len(shared)),
     )
 
 
-def _by_seed(runs: Sequence[EvaluatedRun], tasks: Sequence[str]) -> list[list[Evaluation]]:
+def _by_seed(runs: Sequence[EvaluatedRun], tasks: Sequence[str]) -> dict[int | None, list[Evaluation]]:
     """The evaluations of each seed, in the order of the tasks."""
     found: dict[int | None, dict[str, Evaluation]] = {}
     for run in runs:
         if run.evaluation.task in tasks:
             found.setdefault(run.seed, {})[run.evaluation.task] = run.evaluation
-    return [[of[task] for task in tasks if task in of] for of in found.values()]
+    return {seed: [of[task] for task in tasks if task in of] for seed, of in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,13 +15,12 @@ from rosewood.evaluation.comparison import (
     OverSeeds,
     Published,
     compared,
+    figures_by_method,
     figures_of,
-    figures_of_run,
     mean_of,
     methods_table,
     one_line,
     over_seeds,
-    summaries,
 )
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
@@ -208,28 +207,18 @@ def _published(experiment: Experiment, group: Group) -> Published:
 
 
 def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
-    by_label: dict[str, dict[str, dict[int, Figure]]] = {}
-    for run in group.runs:
-        columns = by_label.setdefault(run.method, {})
-        for column, figure in figures_of_run(run):
-            columns.setdefault(column, {})[run.seed or 0] = figure
-    for label, runs in by_method(group.runs).items():
-        by_label[label] |= summaries(runs)
+    values = figures_by_method(by_method(group.runs))
     baseline, published = _baseline(experiment, group), _published(experiment, group)
-    values = {
-        label: {column: list(seeds.values()) for column, seeds in columns.items()}
-        for label, columns in by_label.items()
-    }
     tests = {} if baseline is None else over_seeds(values, baseline)
     return [
         _figure(group, label, column, seeds, tests.get((label, column)), published.get(label, {}).get(one_line(column)))
-        for label, columns in by_label.items()
+        for label, columns in values.items()
         for column, seeds in columns.items()
     ]
 
 
 def _figure(
-    group: Group, label: str, column: str, seeds: dict[int, Figure], test: OverSeeds | None, published: float | None
+    group: Group, label: str, column: str, seeds: Mapping[int, Figure], test: OverSeeds | None, published: float | None
 ) -> ComparedFigure:
     mean, deviation = mean_and_deviation([each.value for each in seeds.values()])
     return ComparedFigure(

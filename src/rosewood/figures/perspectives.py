@@ -26,7 +26,7 @@ def perspectives(methods: Mapping[str, Sequence[EvaluatedRun]]) -> go.Figure | N
     found = averaged(
         (row, method, figure)
         for method, seeds in shared.by_seed.items()
-        for evaluations in seeds
+        for evaluations in seeds.values()
         for row, figure in _over_tasks(evaluations)
     )
     if len({each.row for each in found}) < 2:

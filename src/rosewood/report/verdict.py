@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from rosewood.evaluation.comparison import (
     LEVEL,
-    Figure,
     differences,
-    figures_by_column,
-    mean_of,
+    figures_by_method,
     one_line,
     over_seeds,
 )
@@ -50,19 +49,21 @@ def _sentence(subject: Subject) -> str:
 
 def right_on(subject: Subject, method: str) -> str:
     """On how much of each kind of text a method is right."""
-    by_role: dict[Role, list[Figure]] = {}
+    by_role: dict[Role, dict[str, list[float]]] = {}
     for evaluation in subject.methods[method]:
         for role, accuracy in role_accuracies(evaluation):
-            by_role.setdefault(role, []).append(accuracy)
-    shares = [f"{percent(mean_of(found).value)}\u00a0% of {_KINDS[role]}" for role, found in by_role.items()]
+            by_role.setdefault(role, {}).setdefault(evaluation.task, []).append(accuracy.value)
+    shares = [
+        f"{percent(fmean(map(fmean, tasks.values())))}\u00a0% of {_KINDS[role]}" for role, tasks in by_role.items()
+    ]
     return f"{method} is right on {_listed(shares)} text"
 
 
 def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
-    values = {method: figures_by_column(runs) for method, runs in subject.by_method.items()}
+    values = figures_by_method(subject.by_method)
     tests = over_seeds(values, baseline)
     if not tests:
-        return f"No difference from {baseline} can be tested: it takes two seeds or more of both methods."
+        return f"No difference from {baseline} can be tested: it takes two seeds or more of both methods that differ."
     # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
     worse = over_seeds(values, baseline, worse=True)
     better_on: dict[str, list[str]] = {}

@@ -122,13 +122,7 @@ def resume_run(
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
     )
-    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
-    found = _fingerprints(data, words)
-    changed = [name for name, value in found.items() if value != info.fingerprints.get(name)]
-    if changed:
-        raise RunError(
-            f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
-        )
+    data, words = _same_data(plan, info, output)
     trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
     return _train(trainer, info, output, resume=True)
 
@@ -145,6 +139,8 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
     if differing:
         raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
     if info.status == "finished":
+        if info.data_dir != _settings(plan)["data_dir"]:
+            _same_data(plan, info, output)
         return info
     return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
@@ -182,6 +178,18 @@ def _load_data(plan: Plan) -> dict[str, Dataset]:
         what = "early stopping" if plan.early_stopping is not None else "selecting the best epoch"
         raise RunError(f"{what} needs a validation split, which task {plan.task.name} does not have")
     return data
+
+
+def _same_data(plan: Plan, info: RunInfo, output: Path) -> tuple[dict[str, Dataset], Substitution | None]:
+    """The data that a run was started with, or an error if they are not what they were."""
+    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    found = _fingerprints(data, words)
+    changed = [name for name, value in found.items() if value != info.fingerprints.get(name)]
+    if changed:
+        raise RunError(
+            f"the {' and '.join(changed)} data has changed since {output} was started: restore it, or start a new run"
+        )
+    return data, words
 
 
 def _fingerprints(data: dict[str, Dataset], words: Substitution | None) -> dict[str, str]:

@@ -35,10 +35,16 @@ def section(subject: Subject) -> Section | None:
 
 def _experiments(subject: Subject) -> list[str]:
     """One command for all cells of an experiment."""
-    outputs = dict.fromkeys(run.evaluated.folder.parent.parent for run in subject.runs if _is_cell(run))
+    cells = [run for run in subject.runs if _is_cell(run)]
+    folders = {
+        run.evaluated.folder.absolute().parent.parent: None if run.info is None else run.info.data_dir for run in cells
+    }
     return [
-        shlex.join(["rosewood", "compare", subject.experiment or output.absolute().name, "--output", str(output)])
-        for output in outputs
+        shlex.join(
+            ["rosewood", "compare", subject.experiment or output.name, "--output", str(output)]
+            + ([] if data is None else ["--data-dir", data])
+        )
+        for output, data in folders.items()
     ]
 
 
