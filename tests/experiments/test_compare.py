@@ -198,7 +198,7 @@ def test_a_finished_run_is_of_its_data_wherever_they_lie(place: Place, tmp_path:
     assert finish_run(replace(plan, data_dir=str(write_data(tmp_path / "moved"))), tmp_path / "run") == info
     other = write_data(tmp_path / "other")
     (other / "train.jsonl").write_text((other / "validation.jsonl").read_text())
-    with pytest.raises(RunError, match="the train data has changed since .*run was started"):
+    with pytest.raises(RunError, match=r"the train data has changed since .*run was started"):
         finish_run(replace(plan, data_dir=str(other)), tmp_path / "run")
 
 
