@@ -43,9 +43,9 @@ How to read it:
 - Where a method has not learnt a task, the matched level is that of guessing, and all methods are taken near their
   beginning: that row of the matched table then says nothing. "Moments of matched clean accuracy" has the levels, and
   how far above them the moments lie.
-- QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Of the 300 test
-  rows, 37 to 39 share a question with a training row of the seed, always with the other label; validation rows share
-  none. That may lower clean accuracy, and `drop` with it, for all methods.
+- QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Test rows
+  may share a question with training rows, and then have the other label; validation rows share none. That may lower
+  clean accuracy, and `drop` with it, for all methods.
 - MiniLM (all-MiniLM-L6-v2) was tuned on Quora duplicates, SNLI and MNLI: QQP is no new task to it.
 - The paper's figures, where they stand beside, are of RoBERTa base. The order of methods may carry over; the figures
   cannot.

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from rosewood.errors import RunError
-from rosewood.evaluation.comparison import SUMMARIES, compared, figures_by_method, over_seeds
+from rosewood.evaluation.comparison import compared
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import ROLES
+from rosewood.evaluation.method_figures import SUMMARIES, figures_by_method, over_seeds
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rosewood.evaluation.comparison import Figure
+from rosewood.evaluation.method_figures import Figure
 from rosewood.evaluation.statistics import t_interval
 from rosewood.figures.dots import Dot, averaged, dots
 from rosewood.figures.labels import label

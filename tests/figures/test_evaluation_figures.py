@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reported_runs import attack_result, evaluation
-from rosewood.evaluation.comparison import Figure, mean_of
 from rosewood.evaluation.evaluated_runs import EvaluatedRun
+from rosewood.evaluation.method_figures import Figure, mean_of
 from rosewood.evaluation.statistics import t_interval
 from rosewood.figures.anomalies import anomalies, anomaly_scores
 from rosewood.figures.calibration import calibration

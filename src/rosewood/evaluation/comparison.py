@@ -1,8 +1,7 @@
-"""Recipes against each other: means over seeds, and whether a difference is more than chance."""
+"""Recipes against each other in tables: over seeds, beside published figures, and on the same examples."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,15 @@ from rosewood.errors import DataError, RunError, closest
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
 from rosewood.evaluation.means import MEASURED
+from rosewood.evaluation.method_figures import (
+    SUMMARIES,
+    WORST_GROUP,
+    Figure,
+    Figures,
+    figures_by_method,
+    is_summarised,
+    over_seeds,
+)
 from rosewood.evaluation.predictions_file import correct_by_set
 from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.evaluation.statistics import (
@@ -23,22 +31,16 @@ from rosewood.evaluation.statistics import (
     PERFECT,
     PairedBootstrap,
     average_rank,
-    glue_aggregates,
     holm,
     mcnemar,
     mean_and_deviation,
     paired_bootstrap,
     relative_improvement,
-    t_interval,
-    welch,
 )
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
-from rosewood.results import Evaluation, Role
+from rosewood.results import Evaluation
 
 LEVEL = 0.05
-_GAP, _WORST, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
-SUMMARIES = ("mean", "drop")
-"""ROSE's columns over the tasks of a suite: the mean of all accuracies, and the mean drop from clean to adversarial."""
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
 _ROAST = {
     "accuracy": "clean",
@@ -49,8 +51,6 @@ _ROAST = {
 }
 
 
-Figures = Mapping[str, Mapping[str, Mapping[int, "Figure"]]]
-"""Method -> column -> seed -> its figure."""
 Published = Mapping[str, Mapping[str, float | None]]
 """Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
 
@@ -143,7 +143,7 @@ def _share_of_tasks(suite: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -
     from rosewood.data.suites import load_suite
 
     shared = shared_tasks(methods).tasks
-    summarised = {run.evaluation.task for runs in methods.values() for run in runs if _is_summarised(run.evaluation)}
+    summarised = {run.evaluation.task for runs in methods.values() for run in runs if is_summarised(run.evaluation)}
     tasks = [task for task in shared if task in summarised]
     try:
         whole = load_suite(suite).tasks
@@ -170,7 +170,7 @@ def _caption(
     marks: Mapping[tuple[str, str], str],
 ) -> str:
     parts = ["In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval."]
-    if any(column.startswith(_WORST) for column in columns):
+    if any(column.startswith(WORST_GROUP) for column in columns):
         parts.append(WORST)
     if set(SUMMARIES) <= set(columns):
         parts.append(
@@ -194,78 +194,6 @@ def _lacking(evaluation: Evaluation) -> list[str]:
     return [each.name for each in evaluation.missing if each.counted and each.role != "reference"]
 
 
-class Figure(NamedTuple):
-    """A figure of one run, and its 95 % interval if it is an accuracy."""
-
-    value: float
-    interval: tuple[float, float] | None = None
-
-
-def mean_of(figures: Sequence[Figure]) -> Figure:
-    """The mean over seeds with its 95 % interval by Student's t; the figure of a single run as it is."""
-    if len(figures) == 1:
-        return figures[0]
-    values = [each.value for each in figures]
-    return Figure(mean_and_deviation(values)[0], t_interval(values))
-
-
-def figures_by_method(methods: Mapping[str, Sequence[EvaluatedRun]]) -> Figures:
-    """All figures of some methods; a suite over several tasks has columns for each, and their summaries."""
-    found: dict[str, dict[str, dict[int, Figure]]] = {method: {} for method in methods}
-    for method, runs in methods.items():
-        for run in runs:
-            for column, figure in figures_of_run(run):
-                found[method].setdefault(column, {})[run.seed or 0] = figure
-    for method, seeds in shared_tasks(methods).by_seed.items():
-        for seed, evaluations in seeds.items():
-            for column, figure in _summaries(evaluations):
-                found[method].setdefault(column, {})[seed or 0] = figure
-    return found
-
-
-def _summaries(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Figure]]:
-    """Mean and drop over the tasks of a suite that have both clean and adversarial sets."""
-    both = [each for each in evaluations if _is_summarised(each)]
-    if both:
-        sides = ({each.task: _accuracy(each, role) for each in both} for role in _SIDES)
-        yield from zip(SUMMARIES, map(Figure, glue_aggregates(*sides)), strict=True)
-
-
-_SIDES: tuple[Role, Role] = ("clean", "adversarial")
-
-
-def _is_summarised(evaluation: Evaluation) -> bool:
-    is_of_a_task = evaluation.suite is not None and evaluation.task != evaluation.suite
-    return is_of_a_task and set(_SIDES) <= {each.role for each in evaluation.sets}
-
-
-def _accuracy(evaluation: Evaluation, role: Role) -> float:
-    return float(np.mean([each.accuracy for each in evaluation.sets if each.role == role]))
-
-
-def figures_of_run(run: EvaluatedRun) -> Iterator[tuple[str, Figure]]:
-    """The figures of its evaluation, and how often dropout changed its predictions while it trained."""
-    yield from figures_of(run.evaluation)
-    for steps, share in run.inconsistency.items():
-        yield f"{run.evaluation.task}{_INCONSISTENT}{steps}", Figure(share)
-
-
-def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
-    """The figures of a run that a table of methods shows, by column."""
-    by_task = evaluation.suite is not None and evaluation.task != evaluation.suite
-    if evaluation.suite is None or by_task:
-        yield from ((each.name, Figure(each.accuracy, each.interval)) for each in evaluation.sets)
-    else:
-        yield from ((each.name, Figure(each.value, each.interval)) for each in evaluation.means if each.name in MEANS)
-    clean = next((each for each in evaluation.sets if each.role == "clean"), None)
-    if clean is not None and clean.worst is not None and clean.gap is not None:
-        yield f"{_WORST}{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
-        yield f"{_GAP}{clean.name}", Figure(clean.gap)
-    for attack in evaluation.attacks:
-        of = evaluation.task if by_task else attack.of  # the columns of several tasks must differ
-        yield f"under {attack.attack}\n{of}", Figure(attack.summary.robust_accuracy, attack.summary.robust_interval)
-
-
 def _cell(figures: Sequence[Figure]) -> str:
     if not figures:
         return "missing"
@@ -276,48 +204,9 @@ def _cell(figures: Sequence[Figure]) -> str:
     return percent(mean) + ("" if single.interval is None else f" {half_width(single.interval)}")
 
 
-def lower_is_better(column: str) -> bool:
-    return column in ("ece", "held_out_ece", "drop")
-
-
 def _seeds(runs: Sequence[EvaluatedRun]) -> str:
     seeds = sorted({run.seed for run in runs if run.seed is not None})
     return str(len(seeds)) if seeds else "-"
-
-
-class OverSeeds(NamedTuple):
-    """The p-value of a test over seeds, as it is and adjusted for all tests of its family."""
-
-    p: float
-    adjusted: float
-
-
-def over_seeds(values: Figures, baseline: str, worse: bool = False) -> dict[tuple[str, str], OverSeeds]:
-    """Method and column -> whether its figure is better than the baseline's, or worse.
-
-    Two families are adjusted, each for all of its tests: the summaries over tasks, and the figures that they summarise.
-    Worst groups and gaps are no family: they are chosen or derived from what is tested, and would only dilute it.
-    Dropout inconsistency is neither good nor bad.
-    """
-    families: dict[bool, dict[str, float]] = {True: {}, False: {}}
-    for method, columns in values.items():
-        for column, ours in columns.items():
-            theirs = values[baseline].get(column, {})
-            if method == baseline or not _is_tested(column) or min(len(ours), len(theirs)) < 2:
-                continue
-            sign = -1 if lower_is_better(column) != worse else 1
-            p = welch(*([sign * each.value for each in side.values()] for side in (ours, theirs)))
-            if p is not None:
-                families[column in SUMMARIES][json.dumps([method, column])] = p
-    return {
-        tuple(json.loads(name)): OverSeeds(tests[name], adjusted)
-        for tests in families.values()
-        for name, adjusted in holm(tests).items()
-    }
-
-
-def _is_tested(column: str) -> bool:
-    return not column.startswith((_GAP, _WORST)) and _INCONSISTENT not in column
 
 
 def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:

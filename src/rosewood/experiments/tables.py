@@ -10,20 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rosewood.evaluation.comparison import (
-    Figure,
-    OverSeeds,
-    Published,
-    compared,
-    figures_by_method,
-    figures_of,
-    mean_of,
-    methods_table,
-    one_line,
-    over_seeds,
-)
+from rosewood.evaluation.comparison import Published, compared, methods_table, one_line
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
+from rosewood.evaluation.method_figures import Figure, OverSeeds, figures_by_method, figures_of, mean_of, over_seeds
 from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.experiments import matched
 from rosewood.experiments.cell import RUN

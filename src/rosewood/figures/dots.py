@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.comparison import Figure, mean_of
+from rosewood.evaluation.method_figures import Figure, mean_of
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.series import mark
 from rosewood.figures.style import GRID, TEXT, styled

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.comparison import Figure, mean_of
+from rosewood.evaluation.method_figures import Figure, mean_of
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import mark

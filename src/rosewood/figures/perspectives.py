@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.comparison import Figure
 from rosewood.evaluation.evaluated_runs import EvaluatedRun
 from rosewood.evaluation.means import ROLES, interval_of_mean, mean_interval
+from rosewood.evaluation.method_figures import Figure
 from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.figures.dots import averaged, dots
 from rosewood.results import Evaluation, Role

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.comparison import Figure
+from rosewood.evaluation.method_figures import Figure
 from rosewood.figures.dots import averaged, dots
 from rosewood.results import AttackSummary
 

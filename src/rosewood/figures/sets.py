@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.comparison import Figure
+from rosewood.evaluation.method_figures import Figure
 from rosewood.figures.dots import averaged, dots
 from rosewood.figures.perspectives import Methods
 from rosewood.results import Role

@@ -6,13 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rosewood.evaluation.comparison import (
-    LEVEL,
-    differences,
-    figures_by_method,
-    one_line,
-    over_seeds,
-)
+from rosewood.evaluation.comparison import LEVEL, differences, one_line
+from rosewood.evaluation.method_figures import figures_by_method, over_seeds
 from rosewood.evaluation.table import MEANS, percent
 from rosewood.figures.perspectives import role_accuracies
 from rosewood.report.subject import Subject
