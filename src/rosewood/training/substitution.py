@@ -21,11 +21,14 @@ from rosewood.recipe import Recipe
 
 def lexicon_sources(recipe: Recipe, select_by: str | None, data_dir: str | None) -> dict[str, Any]:
     """What tells apart the lexicons that a run of this recipe may read; empty if it reads none."""
-    perturbations = [stage.perturbation for stage in recipe.all_stages()]
-    names = [each.lexicon for each in perturbations if isinstance(each, SynonymHull)]
+    names = [hull.lexicon for hull in _hulls(recipe)]
     if select_by is not None:
         names.append(None)
     return {"training lexicon": lexicon_identity(names[0], data_dir)} if names else {}
+
+
+def _hulls(recipe: Recipe) -> list[SynonymHull]:
+    return [each for stage in recipe.all_stages() if isinstance(each := stage.perturbation, SynonymHull)]
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Substitution:
     @classmethod
     def of(cls, recipe: Recipe, select_by: str | None, data_dir: str | None) -> Substitution | None:
         """What a recipe, or the attack that selects the best epoch, needs; None if neither replaces words."""
-        hulls = [each for stage in recipe.all_stages() if isinstance(each := stage.perturbation, SynonymHull)]
+        hulls = _hulls(recipe)
         hull = hulls[0] if hulls else None
         if len({(each.lexicon, each.exact_case, each.field, each.slots, each.pieces) for each in hulls}) > 1:
             raise RunError(
