@@ -206,7 +206,7 @@ def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place
     output = tmp_path / "stub"
     cell = cells_of(tiny_experiment(place.folder, recipes=["vanilla"], seeds=[0], attacks=[]), place.data)[0]
     (output / cell.name / "run" / "checkpoints").mkdir(parents=True)
-    (output / cell.name / "run" / "recipe.yaml").write_text("name: van")
+    (output / cell.name / "run" / ".run.json.77.tmp").write_text('{"recipe": "van')
     comparison, _ = place.compare(output, recipes=["vanilla"], seeds=[0], attacks=[])
     assert [each.state for each in comparison.cells] == ["finished"]
 

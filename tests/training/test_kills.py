@@ -17,10 +17,12 @@ import pytest
 
 from kills import Moment, Training, kill_again_and_again
 from rosewood.data.loading import task_from_files
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.errors import RunError
+from rosewood.recipe import Recipe, load_recipe, recipe_names
+from rosewood.results import RunInfo
 from rosewood.training import run
 from rosewood.training.checkpoint import checkpoints
-from rosewood.training.run import Plan, resume_run, start_run
+from rosewood.training.run import Plan, finish_run, resume_run, start_run
 from tiny_text import save_tiny_checkpoint
 
 
@@ -68,6 +70,29 @@ def start_or_resume(plan: Plan, output: Path) -> None:
             resume_run(output)
         else:
             start_run(plan, output)
+
+
+@pytest.mark.parametrize(("owner", "writer"), [(RunInfo, "save"), (Recipe, "save"), (run, "write_whole")])
+def test_killed_before_the_first_step(
+    owner: Any, writer: str, films: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its first files is missing: the run starts anew, nobody has to clean up."""
+    settings, output = plan("vanilla", films, checkpoint, max_steps=2), tmp_path / "run"
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(owner, writer, lambda *_: sys.exit("killed"))
+        start_run(settings, output)
+    (output / ".task.yaml.123.tmp").write_text("half a fi")
+    assert not (output / "task.yaml").exists()
+    if (output / "run.json").exists():
+        with pytest.raises(RunError, match="start it again without --resume"):
+            resume_run(output)
+    copy = shutil.copytree(output, tmp_path / "copy")
+    assert start_run(settings, output).status == finish_run(settings, copy).status == "finished"
+    assert not list(output.glob(".*"))
+    for lost in ("task.yaml", "history.jsonl"):  # a run that has lost a file is no run that has not begun
+        (output / lost).unlink()
+        with pytest.raises(RunError, match="already holds a run"):
+            start_run(settings, output)
 
 
 def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +33,6 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     cell = load_cell(folder)
     is_trusted = cell.model in trusted
     run, plan = folder / RUN, replace(cell.plan(), trust_remote_code=cell.model if is_trusted else None)
-    if run.exists() and not (run / "run.json").exists():
-        shutil.rmtree(run)  # killed before it had begun, and nobody else's
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
     info = finish_run(plan, run, _watching(cell, plan, run, distance))
     disable_progress_bar()  # transformers' bar for loading says nothing at this size

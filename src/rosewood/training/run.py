@@ -81,9 +81,12 @@ def start_run(
         if existed:
             shutil.rmtree(output)
         output.mkdir(parents=True, exist_ok=True)
+    info = _describe(plan, data, words)
+    if is_first():
+        info.save(output / "run.json")
         plan.recipe.save(output / "recipe.yaml")
-        write_whole(output / "task.yaml", _task_yaml(plan.task))
-    return _train(trainer, _describe(plan, data, words), output)
+        write_whole(output / "task.yaml", _task_yaml(plan.task))  # in the order that _has_begun knows
+    return _train(trainer, info, output)
 
 
 def resume_run(
@@ -103,6 +106,8 @@ def resume_run(
     refuse_links(output)
     if info.status == "finished":
         raise RunError(f"{output} holds a finished run; there is nothing to resume")
+    if not _has_begun(output):
+        raise RunError(f"{output} was stopped before its first step: start it again without --resume")
     plan = Plan(
         recipe=load_recipe(output / "recipe.yaml"),
         task=load_task(output / "task.yaml"),
@@ -129,7 +134,7 @@ def resume_run(
 
 def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = ()) -> RunInfo:
     """Start the run, continue it, or leave it as it is: whatever it takes for it to be finished."""
-    if not (output / "run.json").exists():
+    if not (output / "run.json").exists() or not _has_begun(output):
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
     settings = {name: value for name, value in _settings(plan).items() if name != "data_dir"}  # fingerprints count
@@ -145,17 +150,28 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
     return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
 
+def _has_begun(output: Path) -> bool:
+    """Whether there is more than what a run leaves that is killed before it trains."""
+    files = (path for path in output.rglob("*") if path.is_file() and not path.match(".*.tmp"))
+    return sorted(str(path.relative_to(output)) for path in files) not in (
+        [],
+        ["run.json"],
+        ["recipe.yaml", "run.json"],
+    )
+
+
 def _check_room(output: Path, overwrite: bool) -> None:
     check_writable(output)
-    holds_nothing = output.is_dir() and not any(path.is_file() for path in output.rglob("*"))
-    if not output.exists() or holds_nothing:  # folders without files are what a run killed at its start leaves
+    if not output.exists():
         return
-    if not (output / "run.json").exists():
+    begun = not output.is_dir() or _has_begun(output)
+    if begun and not (output / "run.json").exists():
         raise RunError(f"{output} exists and is not a run of Rosewood: choose another --output")
-    status = RunInfo.load(output / "run.json").status  # some other program may write a run.json too
-    if not overwrite:
-        advice = "choose another --output" if status == "finished" else "continue it with --resume"
-        raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
+    if (output / "run.json").exists():
+        status = RunInfo.load(output / "run.json").status  # some other program may write a run.json too
+        if begun and not overwrite:
+            advice = "choose another --output" if status == "finished" else "continue it with --resume"
+            raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
 
 
 def check_writable(output: Path) -> None:
