@@ -1,5 +1,6 @@
 """A suite runs each distinct text once, says what is missing, and its figures are those of the predictions."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -11,9 +12,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
 from rosewood.data.suites import Suite
-from rosewood.errors import DataError, RunError
+from rosewood.errors import AbsentError, DataError, RunError
 from rosewood.evaluation.measure import merge
 from rosewood.evaluation.predict import predict
 from rosewood.evaluation.suite import evaluate
@@ -296,7 +298,28 @@ def test_live_attacks(model: BertForSequenceClassification, tokenizer: PreTraine
     (found,) = evaluation.attacks
     assert (found.attack, found.of, found.summary.examples) == ("typos", "held_out", 6)
     assert found.summary.robust_accuracy <= found.summary.clean_accuracy
+    assert found.lexicon is None
+
+
+def test_live_attacks_with_words(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lexicon is the one that `rosewood attack` takes by default, and is told."""
+
+    def absent(_: Path) -> Lexicon:
+        raise AbsentError("not installed")
+
+    monkeypatch.setattr(Lexicon, "roget", absent)
     seen = texts_seen(model)
-    with pytest.raises(DataError, match=r"counterfitted_neighbors\.json: no such file"):
+    with pytest.raises(AbsentError, match=r"no lexicon is at hand"):
         evaluate(model, tokenizer, tiny_suite(), folder, attacks=["pwws"])
     assert seen == []
+    data = shutil.copytree(folder, tmp_path / "data")
+    (data / "wordsub").mkdir()
+    (data / "wordsub" / "counterfitted_neighbors.json").write_text('{"good": ["bad"]}')
+    (found,) = evaluate(model, tokenizer, tiny_suite(noise=None), data, attacks=["pwws"], attack_examples=6).attacks
+    assert (found.lexicon_name, found.lexicon) == ("counter-fitted", Lexicon.counter_fitted(data).fingerprint)

@@ -25,6 +25,7 @@ def conditions_of_live(live: LiveAttack, evaluation: Evaluation) -> Conditions:
         "attack": live.attack,
         "task": evaluation.task,
         "of": live.of,
+        "lexicon": live.lexicon,
         "data": [each.data for each in evaluation.sets if each.name == live.of],
         "seed": evaluation.seed,
         "examples": live.summary.examples,

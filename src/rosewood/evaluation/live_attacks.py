@@ -55,7 +55,14 @@ def run_attacks(
             max_length=clean.max_length,
         )
         results.append(
-            LiveAttack(attack=result.attack, of=clean.planned.name, settings=result.settings, summary=result.summary)
+            LiveAttack(
+                attack=result.attack,
+                of=clean.planned.name,
+                lexicon=result.lexicon,
+                lexicon_name=result.lexicon_name,
+                settings=result.settings,
+                summary=result.summary,
+            )
         )
     return results
 
@@ -64,7 +71,7 @@ def _prepared(name: str, plan: Plan, data_dir: str | Path | None) -> tuple[Attac
     chosen = choose_attack(name)
     needed = chosen.needs()
     resources = Resources(
-        lexicon=Lexicon.counter_fitted(data_dir) if "lexicon" in needed else None,
+        lexicon=Lexicon.named(None, data_dir) if "lexicon" in needed else None,
         language_model=_language_model(plan, data_dir) if "language_model" in needed else None,
         encoder=SentenceEncoder.load() if "encoder" in needed else None,
     )

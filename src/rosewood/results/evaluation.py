@@ -106,6 +106,8 @@ class LiveAttack(ResultPart):
 
     attack: str
     of: str  # the set that was attacked
+    lexicon: str | None = None  # fingerprint
+    lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
     settings: dict[str, Any]
     summary: AttackSummary
 
