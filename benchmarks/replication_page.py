@@ -16,7 +16,6 @@ from rosewood.experiments.cell import Cell, load_cell
 from rosewood.experiments.tables import MARKDOWN, RESULTS
 from rosewood.results import CellResult, ComparedFigure, Comparison
 
-TASKS = ("sst2", "qqp", "qnli", "rte")
 PAGE = Path(__file__).parent.parent / "docs" / "replication.md"
 TEXT = """# ROSE's tables at a small scale
 
@@ -183,20 +182,23 @@ def _cells(folder: Path) -> Iterator[tuple[str, str, Cell]]:
 
 
 def _differences(folder: Path) -> str:
-    """What each method has over vanilla, seed by seed, over all tasks."""
+    """What each method has over vanilla, seed by seed, over the tasks that are finished."""
     if not (folder / RESULTS).exists():
         return NOT_RUN
     comparison = Comparison.load(folder / RESULTS)
+    tasks = _finished_tasks(comparison)
+    if not tasks:
+        return "No task is finished yet."
     parts = [
-        "Points of accuracy, the mean over the tasks; differences of runs of the same seed, which saw the same rows, "
-        "with the 95 % interval of their mean (Student's t)."
+        f"Points of accuracy, the mean over {', '.join(tasks)}; differences of runs of the same seed, which saw the "
+        "same rows, with the 95 % interval of their mean (Student's t)."
     ]
     for title, figures in (
         ("After equal steps", comparison.figures),
         ("At matched accuracy", comparison.matched_figures),
     ):
         rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", "---:", "---:", "---:"]]
-        sides = [_over_tasks(figures, adversarial) for adversarial in (False, True)]
+        sides = [_over_tasks(figures, tasks, adversarial) for adversarial in (False, True)]
         for label in dict.fromkeys(label for side in sides for label in side if label != "vanilla"):
             gains = [_gains(side, label) for side in sides]
             rows.append([label, str(min(map(len, gains))), *map(_with_interval, gains)])
@@ -204,9 +206,17 @@ def _differences(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _over_tasks(figures: Sequence[ComparedFigure], adversarial: bool) -> dict[str, dict[int, float]]:
-    """Label -> seed -> mean over all tasks, of seeds that have them all."""
-    names = [f"advglue_{task}" if adversarial else task for task in TASKS]
+def _finished_tasks(comparison: Comparison) -> list[str]:
+    """Those that every method has finished with every seed."""
+    unfinished = {cell.task for cell in comparison.cells if cell.state != "finished"}
+    return [task for task in dict.fromkeys(cell.task for cell in comparison.cells) if task not in unfinished]
+
+
+def _over_tasks(
+    figures: Sequence[ComparedFigure], tasks: Sequence[str], adversarial: bool
+) -> dict[str, dict[int, float]]:
+    """Label -> seed -> mean over some tasks, of seeds that have them all."""
+    names = [f"advglue_{task}" if adversarial else task for task in tasks]
     by_label: dict[str, dict[str, dict[int, float]]] = {}
     for each in figures:
         if each.figure in names:
