@@ -50,7 +50,8 @@ How to read it:
   cannot.
 - Learning rate and threshold were sought for vanilla (three rates) and for rose-second (three rates, two thresholds),
   with one seed, on at most 1,000 validation rows (of RTE and QNLI a tenth of train). The other methods take theirs from
-  these two and were not tuned, which favours ROSE, if anything.
+  these two and were not tuned, which favours ROSE, if anything. Where the lowest rate is the best, lower ones were not
+  tried.
 
 ## The pilot
 
