@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "replication.md"
 TEXT = """# ROSE's tables at a small scale
 
 ROSE (Jiang et al., EMNLP 2022) fine-tunes RoBERTa for 10 epochs and measures it on GLUE and AdvGLUE. Here its recipes
-and their rivals run on MiniLM (22.7 M parameters) with a few thousand training rows, on two CPU cores: ten recipes,
+and their rivals run on MiniLM (22.7 M parameters) with 640 to 1,120 training rows, on two CPU cores: ten recipes,
 four tasks, three seeds, the same optimiser steps for all. This page is written by `benchmarks/replication_page.py` from
 the results; no figure in its tables is typed in by hand.
 
