@@ -1,4 +1,4 @@
-"""Write docs/replication.md from what the replication of ROSE, and its pilot, have left in their folders.
+"""Write docs/replication.md, and the results beside it, from what the replication of ROSE and its pilot have left.
 
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
 """
@@ -6,6 +6,7 @@ python benchmarks/replication_page.py --pilot runs/replication-pilot --results r
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,8 @@ TEXT = """# ROSE's tables at a small scale
 ROSE (Jiang et al., EMNLP 2022) fine-tunes RoBERTa for 10 epochs and measures it on GLUE and AdvGLUE. Here its recipes
 and their rivals run on MiniLM (22.7 M parameters) with 640 to 1,120 training rows, on two CPU cores: ten recipes,
 four tasks, three seeds, the same optimiser steps for all. This page is written by `benchmarks/replication_page.py` from
-the results; no figure in its tables is typed in by hand.
+the results; no figure in its tables is typed in by hand. [replication.json](replication.json) has every figure with its
+value for each seed, its interval and its p-values, [replication-pilot.json](replication-pilot.json) those of the pilot.
 
 ```
 rosewood compare experiments/replication-pilot.yaml --jobs 2
@@ -83,6 +85,9 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
     given.page.write_text(page(given.pilot, given.results), encoding="utf-8")
+    for folder, name in ((given.results, "replication.json"), (given.pilot, "replication-pilot.json")):
+        if (folder / RESULTS).exists():
+            shutil.copyfile(folder / RESULTS, given.page.with_name(name))
 
 
 def page(pilot: Path, results: Path) -> str:
