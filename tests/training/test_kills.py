@@ -83,6 +83,11 @@ def test_killed_before_the_first_step(
         start_run(settings, output)
     (output / ".task.yaml.123.tmp").write_text("half a fi")
     assert not (output / "task.yaml").exists()
+    stranger = shutil.copytree(output, tmp_path / "stranger")
+    (stranger / ".thesis.tmp").write_text("years of work")
+    with pytest.raises(RunError, match=r"not a run of Rosewood|already holds a run"):
+        start_run(settings, stranger)
+    assert (stranger / ".thesis.tmp").exists()
     if (output / "run.json").exists():
         with pytest.raises(RunError, match="start it again without --resume"):
             resume_run(output)

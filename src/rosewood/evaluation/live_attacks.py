@@ -54,16 +54,7 @@ def run_attacks(
             batch_size=batch_size,
             max_length=clean.max_length,
         )
-        results.append(
-            LiveAttack(
-                attack=result.attack,
-                of=clean.planned.name,
-                lexicon=result.lexicon,
-                lexicon_name=result.lexicon_name,
-                settings=result.settings,
-                summary=result.summary,
-            )
-        )
+        results.append(LiveAttack.reported(result, result.attack, of=clean.planned.name))
     return results
 
 

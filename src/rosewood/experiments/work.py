@@ -129,11 +129,4 @@ def _attacked(
     )
     folder = run / "attacks" / f"{attack.name}-{split}-{campaign.fingerprint[:8]}".replace(":", "-")
     result = carry_out(campaign, folder)
-    return LiveAttack(
-        attack=chosen.name,
-        of=split,
-        lexicon=result.lexicon,
-        lexicon_name=result.lexicon_name,
-        settings=result.settings,
-        summary=result.summary,
-    )
+    return LiveAttack.reported(result, chosen.name, of=split)

@@ -1,10 +1,10 @@
 """Evaluations: how one model did on every set of a suite or task."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
-from rosewood.results.attack import AttackSummary
+from rosewood.results.attack import AttackReport, AttackSummary
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, now
 
 Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
@@ -110,6 +110,18 @@ class LiveAttack(ResultPart):
     lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
     settings: dict[str, Any]
     summary: AttackSummary
+
+    @classmethod
+    def reported(cls, report: AttackReport, attack: str, of: str) -> Self:
+        """What an evaluation keeps of an attack, under the names that it has there."""
+        return cls(
+            attack=attack,
+            of=of,
+            lexicon=report.lexicon,
+            lexicon_name=report.lexicon_name,
+            settings=report.settings,
+            summary=report.summary,
+        )
 
 
 class Evaluation(ResultFile):

@@ -14,6 +14,7 @@ checkpoints/   only while the run is unfinished
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -77,12 +78,11 @@ def start_run(
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
         raise
+    info = _describe(plan, data, words)
     if is_first():
         if existed:
             shutil.rmtree(output)
         output.mkdir(parents=True, exist_ok=True)
-    info = _describe(plan, data, words)
-    if is_first():
         info.save(output / "run.json")
         plan.recipe.save(output / "recipe.yaml")
         write_whole(output / "task.yaml", _task_yaml(plan.task))  # in the order that _has_begun knows
@@ -151,13 +151,11 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
 
 
 def _has_begun(output: Path) -> bool:
-    """Whether there is more than what a run leaves that is killed before it trains."""
-    files = (path for path in output.rglob("*") if path.is_file() and not path.match(".*.tmp"))
-    return sorted(str(path.relative_to(output)) for path in files) not in (
-        [],
-        ["run.json"],
-        ["recipe.yaml", "run.json"],
-    )
+    """Whether there is more than what a run leaves that is killed before it trains, with a file half written."""
+    half_written = re.compile(r"\.(run\.json|recipe\.yaml|task\.yaml)\.\d+\.tmp")
+    files = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
+    whole = {name for name in files if not half_written.fullmatch(name)}
+    return whole not in (set(), {"run.json"}, {"run.json", "recipe.yaml"})
 
 
 def _check_room(output: Path, overwrite: bool) -> None:
