@@ -43,7 +43,7 @@ How to read it:
   large differences only: no star does not mean no difference, and the intervals say what is left open.
 - Where a method has not learnt a task, the matched level is that of guessing, and all methods are taken near their
   beginning: that row of the matched table then says nothing. "Moments of matched clean accuracy" has the levels, and
-  how far above them the moments lie.
+  how far above them the moments lie. With five moments and 300 validation rows the match is rough.
 - QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Test rows
   may share a question with training rows, and then have the other label; validation rows share none. That may lower
   clean accuracy, and `drop` with it, for all methods.
@@ -197,7 +197,7 @@ def _differences(folder: Path) -> str:
         return "No task is finished yet."
     parts = [
         f"Points of accuracy, the mean over {', '.join(tasks)}; differences of runs of the same seed, which saw the "
-        "same rows, with the 95 % interval of their mean (Student's t)."
+        "same rows, with the 95 % interval of their mean (Student's t, not adjusted for how many there are)."
     ]
     for title, figures in (
         ("After equal steps", comparison.figures),
@@ -277,7 +277,8 @@ def _seconds(folder: Path) -> str:
     for label, found in steps.items():
         rows.append([label, *(f"{found[task]:.2f}" if task in found else "-" for task in tasks_seen)])
     words = "Seconds of an optimiser step on one core: the median of a stretch of training, of the quickest stretch."
-    return f"{words} Two processes ran at a time.\n\n{_markdown(rows)}"
+    passes = "RoAST and Child-Tuning-D pass once over their training rows before the first step; that is not in here."
+    return f"{words} {passes} Two processes ran at a time.\n\n{_markdown(rows)}"
 
 
 def _markdown(rows: list[list[str]]) -> str:

@@ -48,7 +48,12 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
         "recipes": ["vanila", "roast", "roast", {"recipe": "r-drop", "set": {"objective.wait": 1, "training.seed": 2}}],
         "tasks": [
             "sst3",
-            {"task": "sst2", "recipes": {"rost": "roast"}, "training": {"learning_rat": 1}},
+            {
+                "task": "sst2",
+                "recipes": {"rost": "roast"},
+                "training": {"learning_rat": 1},
+                "attacks": {"pwwws": "typo"},
+            },
             {"task": "rte", "evaluation": {"suite": "sentiment"}},
             {"task": "qqp", "evaluation": {"suite": "glue-adw"}},
             {"task": "imdb", "evaluation": {"sets": ["tset"]}},
@@ -69,6 +74,8 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
         "recipes.3.set.training.seed: training arguments stand under `training`",
         "tasks.0: unknown task 'sst3': did you mean sst2",
         "task sst2, recipes.rost: no recipe is called so; did you mean roast",
+        "task sst2, attacks.pwwws: no attack is called so; did you mean pwws",
+        "task sst2, attacks.pwwws: attack: unknown attack 'typo': did you mean typos",
         "tasks.1: training.learning_rat: no such training argument; did you mean learning_rate",
         "the suite sentiment has the labels negative, positive, the task rte has",
         "tasks.3, evaluation: unknown suite 'glue-adw': did you mean glue-adv",
@@ -103,6 +110,16 @@ def test_a_task_and_a_recipe_have_settings_of_their_own(tmp_path: Path) -> None:
     rose.save(tmp_path)
     assert load_cell(tmp_path) == rose, "a worker reads what the plan was"
     assert load_cell(tmp_path).plan() == rose.plan() and rose.plan().lora == Lora(rank=2, alpha=4)
+
+
+def test_an_attack_of_a_task_stands_in_for_that_of_all_under_its_label(tmp_path: Path) -> None:
+    usual = tiny_experiment(tmp_path)
+    own = {"task": usual.tasks[0].task, "attacks": {"typos": {"attack": "typos", "examples": 3}}}
+    (before,) = {cell.attacks[0].examples for cell in cells_of(usual)}
+    found = [cell.attacks for cell in cells_of(tiny_experiment(tmp_path, tasks=[own]))]
+    assert before == 6
+    assert {(attack.name, attack.examples) for attacks in found for attack in attacks} == {("typos", 3)}
+    assert {len(attacks) for attacks in found} == {1}
 
 
 def test_the_order_is_that_of_the_file_and_every_cell_has_a_folder_of_its_own(tmp_path: Path) -> None:

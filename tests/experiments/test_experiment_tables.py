@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rosewood.experiments.experiment import build_experiment
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.standing import Standing
 from rosewood.experiments.tables import comparison_of, grids_of
-from rosewood.results import CellResult, Evaluation, SetResult
+from rosewood.results import CellResult, Evaluation, Mean, SetResult
 from tiny_experiment import tiny_experiment
 
 TASKS = ("sst2", "rte")
@@ -69,3 +70,28 @@ def test_mean_and_drop_are_data_beside_what_a_paper_has(tmp_path: Path) -> None:
     header = [" ".join(name.split()) for name in grid.header]
     assert header[-4:] == ["mean 2 of 4 tasks", "paper mean", "drop 2 of 4 tasks", "paper drop"]
     assert grid.rows[1][header.index("drop 2 of 4 tasks")] == "28.0 ±1.7*"
+
+
+def test_roasts_improvement_and_rank_are_data_of_a_method_beside_what_a_paper_has(tmp_path: Path) -> None:
+    metrics = {"clean": 0.9, "shift": 0.8, "adversarial": 0.5, "held_out_ece": 0.1, "auroc": 0.7}
+    standings = []
+    for label, gains in (("vanilla", {}), ("smart", {"shift": 0.9, "held_out_ece": 0.05})):
+        means = [Mean(name=name, value=value, sets=[name], missing=[]) for name, value in (metrics | gains).items()]
+        found = standing(tmp_path, label, "sst2", 0)
+        assert found.result is not None
+        measured = found.result.evaluation.model_copy(update={"means": means, "suite": "sentiment"})
+        standings.append(replace(found, result=found.result.model_copy(update={"evaluation": measured})))
+    raw = {
+        "name": "x",
+        "recipes": ["vanilla", "smart"],
+        "tasks": [{"task": "sst2", "evaluation": {"suite": "sentiment"}}],
+        "baseline": "vanilla",
+        "published": {"smart": {"sentiment": {"improvement (4 metrics)": 18.39, "rank": None}}},
+    }
+    comparison = comparison_of(build_experiment(raw, "here"), standings)
+    found_by = {(each.label, each.figure): each for each in comparison.figures}
+    improvement = found_by["smart", "improvement (4 metrics)"]
+    assert improvement.mean == pytest.approx(0.25), "half of what shift and calibration lack, none of the other two"
+    assert improvement.published == pytest.approx(0.1839) and improvement.values == {}
+    assert found_by["vanilla", "improvement (4 metrics)"].mean == 0
+    assert (found_by["smart", "rank"].mean, found_by["vanilla", "rank"].mean) == pytest.approx((1.3, 1.7))

@@ -238,6 +238,18 @@ def test_random_importance_ignores_the_gradients(tmp_path: Path) -> None:
     assert not trainer.first_pass, "nothing to measure before training"
 
 
+def test_a_random_order_drawn_once_favours_the_same_weights_in_every_epoch() -> None:
+    size, sums = 20_000, torch.rand(20_000)
+    overlap = {}
+    for importance in ("random", "random_once"):
+        first, second = (mask_of(size, sums, epoch, importance=importance) > 0 for epoch in (0, 1))
+        assert not torch.equal(first, second), "masks are drawn anew whatever the order"
+        overlap[importance] = float((first & second).sum() / first.sum())
+    probability = 1 / (1 + torch.exp(-20 * (torch.linspace(0, 1, size) - 0.9)))
+    assert overlap["random"] == pytest.approx(float(probability.mean()), abs=0.03)
+    assert overlap["random_once"] == pytest.approx(float(probability.square().mean() / probability.mean()), abs=0.03)
+
+
 def test_keeping_everything_is_plain_fine_tuning_bit_for_bit(tmp_path: Path) -> None:
     plain = trained("vanilla", tmp_path)
     whole = trained(recipe(threshold="hard", alpha=0.0), tmp_path)
@@ -304,7 +316,8 @@ def test_explanations() -> None:
     assert "at most 5" in lines(scale_cap=5)
     assert "Bernoulli(p), drawn" in lines(scale=False)
     assert "M = 1 where r >= 0.9" in lines(threshold="hard")
-    assert "random order" in lines(importance="random")
+    assert "random order" in lines(importance="random") and "anew every epoch" in lines(importance="random")
+    assert "the same in all epochs" in lines(importance="random_once")
 
 
 # The published recipe and its ablations
@@ -328,6 +341,7 @@ ABLATIONS = [
     "without-scale",
     "hard-threshold",
     "random-importance",
+    "random-importance-once",
 ]
 
 

@@ -24,32 +24,13 @@ from rosewood.evaluation.method_figures import (
     over_seeds,
 )
 from rosewood.evaluation.predictions_file import correct_by_set
+from rosewood.evaluation.roast_summary import RANK, improvements, ranks
 from rosewood.evaluation.shared_tasks import shared_tasks
-from rosewood.evaluation.statistics import (
-    FIVE_METRICS,
-    FOUR_METRICS,
-    PERFECT,
-    PairedBootstrap,
-    average_rank,
-    holm,
-    mcnemar,
-    mean_and_deviation,
-    paired_bootstrap,
-    relative_improvement,
-)
+from rosewood.evaluation.statistics import PairedBootstrap, holm, mcnemar, mean_and_deviation, paired_bootstrap
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
 from rosewood.results import Evaluation
 
 LEVEL = 0.05
-# RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
-_ROAST = {
-    "accuracy": "clean",
-    "shift": "shift",
-    "adversarial": "adversarial",
-    "ece": "held_out_ece",
-    "auroc": "auroc",
-}
-
 
 Published = Mapping[str, Mapping[str, float | None]]
 """Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
@@ -85,9 +66,8 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
     columns = list(dict.fromkeys(column for found in values.values() for column in found))
     columns.sort(key=SUMMARIES.__contains__)  # last; the others stay in their order
     marks = {} if baseline is None else _marks(values, baseline)
-    improvements = {method: _improvements(runs, methods.get(baseline or "", [])) for method, runs in methods.items()}
-    ranks = _ranks(methods)
-    extra = list(dict.fromkeys(name for found in improvements.values() for name in found))
+    improved, ranked = improvements(methods, baseline), ranks(methods)
+    extra = list(dict.fromkeys(name for found in improved.values() for name in found))
     rows = []
     for method, runs in methods.items():
         found = {column: list(values[method].get(column, {}).values()) for column in columns}
@@ -95,13 +75,13 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
             _cell(figures) + marks.get((method, column), "") + _fewer_seeds(column, figures, runs)
             for column, figures in found.items()
         ]
-        others = [improvements[method].get(name, "-") for name in extra]
-        rows.append([method, _seeds(runs), *cells, *others, *([ranks[method]] if ranks else [])])
+        others = [f"{improved[method][name]:.1f}" if name in improved[method] else "-" for name in extra]
+        rows.append([method, _seeds(runs), *cells, *others, *([f"{ranked[method]:.1f}"] if ranked else [])])
     some = next(iter(methods.values()))[0].evaluation
     header = ["method", "seeds", *(_heading(some, column, methods) for column in columns), *extra]
     keys = ["", "", *map(one_line, [*columns, *extra])]
-    if ranks:
-        header, keys = [*header, "rank"], [*keys, "rank"]
+    if ranked:
+        header, keys = [*header, RANK], [*keys, RANK]
     grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks))
     return _beside(grid, keys, published) if published else grid
 
@@ -212,34 +192,6 @@ def _seeds(runs: Sequence[EvaluatedRun]) -> str:
 def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:
     """Marks of the cells that are significantly better than the baseline's."""
     return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
-
-
-def _improvements(runs: Sequence[EvaluatedRun], baseline: Sequence[EvaluatedRun]) -> dict[str, str]:
-    """RoAST's improvement over the baseline, where it can be computed."""
-    ours, theirs = _roast(runs), _roast(baseline)
-    if not ours or not theirs:
-        return {}
-    return {
-        f"improvement\n({len(metrics)} metrics)": f"{relative_improvement(ours, theirs, metrics):.1f}"
-        for metrics in (FIVE_METRICS, FOUR_METRICS)
-    }
-
-
-def _roast(runs: Sequence[EvaluatedRun]) -> dict[str, float]:
-    """RoAST's five metrics, or none of them if one is missing."""
-    found = {}
-    for metric, ours in _ROAST.items():
-        values = [each.value for run in runs for each in run.evaluation.means if each.name == ours]
-        if values:
-            found[metric] = float(np.mean(values))
-    return found if set(found) == set(PERFECT) else {}
-
-
-def _ranks(methods: Mapping[str, Sequence[EvaluatedRun]]) -> dict[str, str]:
-    metrics = {method: _roast(runs) for method, runs in methods.items()}
-    if len(metrics) < 2 or not all(metrics.values()):
-        return {}
-    return {method: f"{rank:.1f}" for method, rank in average_rank(metrics).items()}
 
 
 class Difference(NamedTuple):

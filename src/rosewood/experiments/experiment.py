@@ -92,10 +92,11 @@ class RunChoice(_Strict):
 
 
 class TaskChoice(RunChoice):
-    """A task by name or file, with settings of its own; `recipes` replaces what a label stands for on this task."""
+    """A task by name or file, with settings of its own; `recipes` and `attacks` replace what their labels stand for."""
 
     task: str
     recipes: dict[str, Annotated[RecipeChoice, _as("recipe")]] = {}
+    attacks: dict[str, Annotated[AttackChoice, _as("attack")]] = {}
 
 
 class Experiment(RunChoice):

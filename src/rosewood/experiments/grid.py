@@ -19,7 +19,14 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RosewoodError, closest
 from rosewood.evaluation import plan as evaluation_plan
 from rosewood.experiments.cell import Cell
-from rosewood.experiments.experiment import EvaluationChoice, Experiment, RecipeChoice, TaskChoice, problems_of
+from rosewood.experiments.experiment import (
+    AttackChoice,
+    EvaluationChoice,
+    Experiment,
+    RecipeChoice,
+    TaskChoice,
+    problems_of,
+)
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.substitution import lexicon_sources
 from rosewood.training_settings import typed_arguments
@@ -90,11 +97,14 @@ class _Grid:
         if baseline is not None and baseline not in labels:
             self.problems.append(f"baseline: no recipe is called {baseline!r}; {closest(baseline, labels)}")
         for chosen in self.experiment.tasks:
-            self.problems.extend(
-                f"task {chosen.task}, recipes.{label}: no recipe is called so; {closest(label, labels)}"
-                for label in chosen.recipes
-                if label not in labels
-            )
+            for what, replaced, known in (("recipe", chosen.recipes, labels), ("attack", chosen.attacks, attacks)):
+                self.problems.extend(
+                    f"task {chosen.task}, {what}s.{label}: no {what} is called so; {closest(label, known)}"
+                    for label in replaced
+                    if label not in known
+                )
+            for label, attack in chosen.attacks.items():
+                self._tried(f"task {chosen.task}, attacks.{label}", choose_attack, attack.attack, attack.changes)
         self._check_published(labels)
         for number, attack in enumerate(self.experiment.attacks):
             self._tried(f"attacks.{number}", choose_attack, attack.attack, attack.changes)
@@ -117,6 +127,11 @@ class _Grid:
         label = usual[0].name
         own = chosen.recipes.get(label)
         return usual if own is None else self._made(own.model_copy(update={"label": label}), f"{where}.{label}")
+
+    def _attacks(self, chosen: TaskChoice) -> list[AttackChoice]:
+        """The attacks on a task, under the labels that all tasks know them by."""
+        own = {label: attack.model_copy(update={"label": label}) for label, attack in chosen.attacks.items()}
+        return [own.get(attack.name, attack) for attack in self.experiment.attacks]
 
     def _made(self, choice: RecipeChoice, where: str) -> Made | None:
         wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
@@ -148,7 +163,7 @@ class _Grid:
                 lora=chosen.lora or self.experiment.lora,
                 training=self.experiment.training | chosen.training | choice.training,
                 evaluation=evaluation,
-                attacks=self.experiment.attacks,
+                attacks=self._attacks(chosen),
                 data_dir=self.data_dir,
                 sources=sources,
             )
@@ -172,7 +187,7 @@ class _Grid:
         select_by = chosen.select_by or self.experiment.select_by
         if select_by is not None:
             self._tried(f"{where}, select_by", choose_attack, select_by)
-        for attack in self.experiment.attacks:
+        for attack in self._attacks(chosen):
             split = "test" if "test" in task.splits else "validation"
             identities = [source_identity(task, split, self.data_dir), lexicon_identity(attack.lexicon, self.data_dir)]
             found[f"attack {attack.name}"] = identities

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +14,7 @@ from rosewood.evaluation.comparison import Published, compared, methods_table, o
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
 from rosewood.evaluation.method_figures import Figure, OverSeeds, figures_by_method, figures_of, mean_of, over_seeds
+from rosewood.evaluation.roast_summary import RANK, improvements, ranks
 from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.experiments import matched
 from rosewood.experiments.cell import RUN
@@ -197,14 +198,41 @@ def _published(experiment: Experiment, group: Group) -> Published:
 
 
 def _figures(experiment: Experiment, group: Group) -> list[ComparedFigure]:
-    values = figures_by_method(by_method(group.runs))
+    methods = by_method(group.runs)
+    values = figures_by_method(methods)
     baseline, published = _baseline(experiment, group), _published(experiment, group)
     tests = {} if baseline is None else over_seeds(values, baseline)
-    return [
+    of_seeds = [
         _figure(group, label, column, seeds, tests.get((label, column)), published.get(label, {}).get(one_line(column)))
         for label, columns in values.items()
         for column, seeds in columns.items()
     ]
+    return [*of_seeds, *_of_methods(group, methods, baseline, published)]
+
+
+def _of_methods(
+    group: Group, methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published
+) -> Iterator[ComparedFigure]:
+    """What a method has as a whole and no seed of it: RoAST's improvement and rank."""
+    ranked = {method: {RANK: rank} for method, rank in ranks(methods).items()}
+    improved = {
+        method: {column: value / 100 for column, value in found.items()}
+        for method, found in improvements(methods, baseline).items()
+    }
+    for label in methods:
+        for column, value in (improved[label] | ranked.get(label, {})).items():
+            name = one_line(column)
+            yield ComparedFigure(
+                model=group.model,
+                on=group.on,
+                label=label,
+                figure=name,
+                values={},
+                mean=value,
+                deviation=None,
+                interval=None,
+                published=published.get(label, {}).get(name),
+            )
 
 
 def _figure(
@@ -227,7 +255,7 @@ def _figure(
 
 
 def _csv(figures: Sequence[ComparedFigure]) -> str:
-    """One row a figure, shares as they are."""
+    """One row a figure, shares as they are; what is of a method as a whole has 0 seeds."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(

@@ -58,7 +58,7 @@ class ComparedFigure(ResultPart):
     on: str  # the suite or the task that the model was evaluated on
     label: str
     figure: str
-    values: dict[int, float]  # seed -> value, as a share
+    values: dict[int, float]  # seed -> value, as a share; none of what is of a recipe as a whole, such as its rank
     mean: float
     deviation: float | None  # of the sample; None for a single seed
     interval: tuple[float, float] | None  # 95 %, of the mean over seeds (Student's t), or of the single run (Wilson)

@@ -46,7 +46,8 @@ class Roast(Selection):
     - Candidates are found by structure, see `rosewood.model.candidates`, biases included; `parameters` replaces them.
 
     Ablations: `threshold="hard"` (beta to infinity) keeps exactly the weights with r >= alpha, none of them scaled;
-    with alpha 0 these are all. `importance="random"` ranks at random.
+    with alpha 0 these are all. `importance="random"` ranks at random, anew every epoch, so that in time each weight has
+    its turn; `importance="random_once"` keeps the random order of the first epoch.
     """
 
     prepares = True
@@ -54,7 +55,7 @@ class Roast(Selection):
     alpha: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta: Annotated[float, Field(gt=0)] = 10.0
     threshold: Literal["soft", "hard"] = "soft"
-    importance: Literal["gradient", "random"] = "gradient"
+    importance: Literal["gradient", "random", "random_once"] = "gradient"
     scale: bool = True
     scale_cap: Annotated[float, Field(ge=1)] | None = None
     parameters: str | None = None
@@ -76,10 +77,11 @@ class Roast(Selection):
         return "importances, masks"
 
     def explain(self, stage: Stage) -> list[str]:
-        if self.importance == "random":
-            rank = "r = a random order of the weights, as a rank in [0, 1], anew every epoch"
-        else:
-            rank = "r = rank in [0, 1] of the last epoch's sum of (grad total)^2; in the first epoch, (grad CE)^2"
+        rank = {
+            "gradient": "r = rank in [0, 1] of the last epoch's sum of (grad total)^2; in the first epoch, (grad CE)^2",
+            "random": "r = a random order of the weights, as a rank in [0, 1], anew every epoch",
+            "random_once": "r = a random order of the weights, as a rank in [0, 1], the same in all epochs",
+        }[self.importance]
         if self.threshold == "hard":
             return [rank, f"M = 1 where r >= {self.alpha:g}, else 0; g' = M g"]
         cap = "" if self.scale_cap is None else f", at most {self.scale_cap:g}"
@@ -162,9 +164,11 @@ class RoastSelector(Selector):
 
     def _ranking(self, generator: torch.Generator) -> Tensor:
         values = all_elements(self._importance.sums, self._candidates)
-        if self.settings.importance == "random":
-            return torch.randperm(len(values), generator=generator, device=values.device)
-        return ascending(values)
+        if self.settings.importance == "gradient":
+            return ascending(values)
+        if self.settings.importance == "random_once":
+            generator = self._run.generator("roast", "order")
+        return torch.randperm(len(values), generator=generator, device=values.device)
 
     def log(self) -> dict[str, Tensor]:
         return {"kept_share": self._shares[0], "keep_probability": self._shares[1]}

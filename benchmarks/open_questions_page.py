@@ -1,0 +1,206 @@
+"""Write docs/open-questions.md, and the results beside it, from what the small experiments on open questions have left.
+
+python benchmarks/open_questions_page.py --results runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from rosewood.evaluation.statistics import t_interval
+from rosewood.experiments.tables import MARKDOWN, MOMENTS, RESULTS
+from rosewood.results import ComparedFigure, Comparison
+
+PAGE = Path(__file__).parent.parent / "docs" / "open-questions.md"
+OPENING = """# RoAST's open questions at a small scale
+
+RoAST leaves questions open, and `experiments/` has each of them as a file for GPUs and as a small one. The small ones
+were run: MiniLM (22.7 M parameters), SST-2 with 960 training rows, three seeds, at most 300 test rows and the 148 rows
+of AdvGLUE, one thread a process. The learning rate is vanilla's best in the pilot of [replication.md](replication.md),
+which saw validation rows only; no method was tuned by itself. They show what the tools measure, and what a small
+encoder does; RoBERTa on whole data sets may answer otherwise. This page is written by
+`benchmarks/open_questions_page.py` from the results; no figure in its tables is typed in by hand.
+
+```
+for question in random-importance masking-architecture word-level duration; do
+  rosewood compare experiments/question-$question-small.yaml --jobs 2
+done
+python benchmarks/open_questions_page.py --results runs
+```
+
+Differences are in points of accuracy between runs of the same seed, which saw the same rows, with the 95 % interval of
+their mean (Student's t, not adjusted for how many there are). Where an interval holds zero, three seeds cannot tell.
+"""
+
+
+class Question(NamedTuple):
+    """What is asked, how, and which pairs of methods answer it."""
+
+    title: str
+    words: str
+    pairs: list[tuple[str, str]]
+    answer: str = ""
+
+
+QUESTIONS = {
+    "random-importance": Question(
+        "Does it matter which weights are trained, or only how many?",
+        "RoAST's masks by the size of gradients, against masks drawn at random with the same shares: anew every epoch, "
+        "or in one order for all epochs (once).",
+        [
+            ("by gradient", "at random"),
+            ("by gradient", "at random, once"),
+            ("by gradient, no perturbation", "at random, no perturbation"),
+            ("by gradient", "all weights"),
+            ("by gradient", "vanilla"),
+        ],
+    ),
+    "masking-architecture": Question(
+        "How do alpha and beta interact with the architecture?",
+        "The masking ratio alpha and its sharpness beta on one architecture, as no other is at hand without the Hub.",
+        [
+            ("alpha 0.9 beta 10", "alpha 0.6 beta 10"),
+            ("alpha 0.9 beta 1", "alpha 0.6 beta 1"),
+            ("alpha 0.9 beta 10", "alpha 0.9 beta 1"),
+            ("alpha 0.6 beta 10", "alpha 0.6 beta 1"),
+            ("alpha 0.9 beta 10", "vanilla"),
+            ("alpha 0.6 beta 1", "vanilla"),
+        ],
+    ),
+    "word-level": Question(
+        "Embeddings or words: what to perturb?",
+        "Perturbed embeddings (AdvEmbed, RoAST), perturbed words (mixtures of substitutes) and random noise (R3F). "
+        "AdvEmbed and the adversary of words differ in their losses too; one arm has the loss of the one with the "
+        "perturbation of the other. PWWS takes the substitutes that `words` has trained on; typos are new to all.",
+        [
+            ("words", "embeddings, loss of words"),
+            ("embeddings, loss of words", "embeddings"),
+            ("words", "embeddings"),
+            ("words and masks", "words"),
+            ("embeddings and masks", "embeddings"),
+            ("embeddings", "random noise"),
+        ],
+    ),
+    "duration": Question(
+        "Robustness, distance and worst group over the course of training",
+        "Two and a half times as long as the replication, measured at nine moments.",
+        [("roast", "vanilla"), ("advembed", "vanilla"), ("wconsol", "vanilla"), ("roast", "advembed")],
+    ),
+}
+OVER_TIME = {
+    "validation": "Validation accuracy",
+    "test": "Test accuracy",
+    "advglue": "AdvGLUE",
+    "worst group test": "Worst group of the test rows",
+    "distance": "Distance from the pre-trained weights",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("runs"), help="holds the folders of the experiments")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    given = parser.parse_args()
+    given.page.write_text(page(given.results), encoding="utf-8")
+    for question in QUESTIONS:
+        for file in (RESULTS, MOMENTS):
+            found = _folder(given.results, question) / file
+            if found.exists():
+                shutil.copyfile(found, given.page.with_name(_kept(question, file)))
+
+
+def page(results: Path) -> str:
+    """The whole page; a question that has not been run says so."""
+    return "\n".join([OPENING, *(_section(results, question) for question in QUESTIONS)])
+
+
+def _folder(results: Path, question: str) -> Path:
+    return results / f"question-{question}-small"
+
+
+def _kept(question: str, file: str) -> str:
+    """What a file of results is called beside the page."""
+    return f"open-question-{question}{'' if file == RESULTS else '-moments'}{Path(file).suffix}"
+
+
+def _section(results: Path, question: str) -> str:
+    title, words, pairs, answer = QUESTIONS[question]
+    folder = _folder(results, question)
+    if not (folder / RESULTS).exists():
+        return f"## {title}\n\n{words} Not run yet.\n"
+    comparison = Comparison.load(folder / RESULTS)
+    finished = sum(cell.state == "finished" for cell in comparison.cells)
+    files = " and ".join(f"[{name}]({name})" for name in (_kept(question, file) for file in (RESULTS, MOMENTS)))
+    _, tables = (folder / MARKDOWN).read_text(encoding="utf-8").split("\n", 1)  # without its own title
+    parts = [
+        f"## {title}",
+        f"{words} {finished} of {len(comparison.cells)} runs are finished: {files}.",
+        answer,
+        "Differences at the end of training:",
+        _differences(comparison.figures, pairs),
+        "At matched clean accuracy:",
+        _differences(comparison.matched_figures, pairs),
+        tables.strip(),
+    ]
+    if question == "duration" and (folder / MOMENTS).exists():
+        parts.append(_over_time(folder / MOMENTS))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _differences(figures: Sequence[ComparedFigure], pairs: Sequence[tuple[str, str]]) -> str:
+    """One row a pair of methods, one column a figure: what the first has over the second, seed by seed."""
+    values = {(each.label, each.figure): each.values for each in figures}
+    names = [
+        name for name in dict.fromkeys(name for _, name in values) if name.split()[0] in ("test", "advglue", "under")
+    ]
+    rows = [["difference", *names], ["---", *["---:"] * len(names)]]
+    for ours, theirs in pairs:
+        both = [(values.get((ours, name), {}), values.get((theirs, name), {})) for name in names]
+        gains = [[100 * (one[seed] - other[seed]) for seed in sorted(one.keys() & other.keys())] for one, other in both]
+        rows.append([f"{ours} − {theirs}", *map(_with_interval, gains)])
+    return _markdown(rows)
+
+
+def _with_interval(gains: Sequence[float]) -> str:
+    if len(gains) < 2:
+        return "-" if not gains else f"{gains[0]:+.1f}"
+    low, high = t_interval(gains)
+    return f"{fmean(gains):+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def _over_time(moments: Path) -> str:
+    """For each figure, one row a method, one column a moment: means and deviations over seeds."""
+    values: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    with moments.open(encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            values[line["figure"], line["label"], int(line["step"])].append(100 * float(line["value"]))
+    labels = list(dict.fromkeys(label for _, label, _ in values))
+    steps = sorted({step for _, _, step in values})
+    parts = []
+    for figure, title in OVER_TIME.items():
+        rows = [["after steps", *map(str, steps)], ["---", *["---:"] * len(steps)]]
+        rows += [[label, *(_with_deviation(values[figure, label, step]) for step in steps)] for label in labels]
+        unit = "per cent of their norm" if figure == "distance" else "in %"
+        parts.append(f"**{title}**, {unit}, mean ± standard deviation over seeds:\n\n{_markdown(rows)}")
+    return "\n\n".join(parts)
+
+
+def _with_deviation(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.1f}" if values else "-"
+    return f"{fmean(values):.1f} ±{stdev(values):.1f}"
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    main()
