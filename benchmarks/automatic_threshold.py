@@ -2,9 +2,10 @@
 
 No test row of a task is touched: a part of its train set is held out, drawn with another seed than the task's own
 validation part. One half of it chooses, task by task, the grid's threshold and the best of the rules; the other half,
-as it is and with typos, is what is reported. A quantile of 1 masks nothing: a rule that does as well by switching ROSE
-off is seen to do so. Each cell (task, threshold, seed) is a run directory, so the script can be stopped and started
-again, and several may work side by side on different tasks or seeds; finished cells are only read.
+as it is and with typos, is what is reported. A quantile of 1 masks nothing, at the same learning rate, so that a rule
+which does as well by switching ROSE off is seen to do so. Each cell (task, threshold, seed) is a run directory, so
+the script can be stopped and started again, and several may work side by side on different tasks or seeds; finished
+cells are only read.
 
     python benchmarks/automatic_threshold.py --data-dir $ROSEWOOD_DATA --output runs/threshold --table threshold.json
 """
@@ -203,7 +204,7 @@ def markdown(lines: list[dict[str, Any]], gains: list[dict[str, Any]]) -> str:
     table = [["rule", "measure", *(f"less {each}" for each in against)], ["---"] * (2 + len(against))]
     found = {(each["of"], each["measure"], each["from"]): each for each in gains}
     for ours, measure in dict.fromkeys((of, measure) for of, measure, _ in found):
-        table.append([ours, measure, *(_points(found[ours, measure, each]) for each in against)])
+        table.append([ours, measure, *(_points(found.get((ours, measure, each))) for each in against)])
     return "\n\n".join("\n".join(f"| {' | '.join(row)} |" for row in each) for each in (rows, table))
 
 
@@ -211,7 +212,9 @@ def _with_spread(mean: float, deviation: float | None) -> str:
     return f"{100 * mean:.1f}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
 
 
-def _points(gain: dict[str, Any]) -> str:
+def _points(gain: dict[str, Any] | None) -> str:
+    if gain is None:
+        return "-"
     return f"{100 * gain['mean']:+.1f} ({100 * gain['low']:+.1f} to {100 * gain['high']:+.1f})"
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rosewood.errors import ExperimentError
-from rosewood.experiments.cell import load_cell
+from rosewood.errors import AbsentError, ExperimentError
+from rosewood.experiments.cell import RUN, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
+from rosewood.experiments.work import work_on
 from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
 from tiny_suite import LABELS
@@ -61,7 +62,7 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
             {"task": "reviews", "evaluation": {"suite": "sentiment", "size": 9}},
         ],
         "models": ["minilm", "a/b/c"],
-        "attacks": [{"attack": "pws"}, {"attack": "pwws", "set": {"populaton": 3}}],
+        "attacks": [{"attack": "pws"}, {"attack": "pwws", "set": {"populaton": 3}, "lexicon": "wordnett"}],
         "baseline": "vanilla",
         "published": {"smart": {"sst2": {"test": 90}}, "roast": {"sst4": {"test": 90}}},
     }
@@ -83,6 +84,7 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
         "evaluation: tasks on the suite sentiment share a table: give them one size",
         "models: 'a/b/c' is neither a folder nor a name that a model on the Hub can have",
         "attacks.0: attack: unknown attack 'pws': did you mean pwws",
+        "attacks.1.lexicon: unknown lexicon 'wordnett': did you mean wordnet",
         "attacks.1: attack.populaton: ",
         "baseline: no recipe is called 'vanilla'; did you mean vanila",
         "published: no recipe is called 'smart'",
@@ -187,3 +189,13 @@ def test_the_file_in_the_documentation_is_one(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "shown.yaml"
     file.write_text(example.group(1))
     assert len(cells_of(read_experiment(file))) == 4 * 2 * 3
+
+
+def test_a_lexicon_that_is_not_here_is_missed_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+    attacks = [{"attack": "pwws", "lexicon": "counter-fitted"}]
+    cell = cells_of(tiny_experiment(tmp_path, attacks=attacks), write_data(tmp_path / "data"))[0]
+    cell.save(tmp_path / "cell")
+    with pytest.raises(AbsentError, match="counterfitted_neighbors.json: no such file"):
+        work_on(tmp_path / "cell")
+    assert not (tmp_path / "cell" / RUN).exists()

@@ -86,7 +86,7 @@ def test_roasts_improvement_and_rank_are_data_of_a_method_beside_what_a_paper_ha
         "recipes": ["vanilla", "smart"],
         "tasks": [{"task": "sst2", "evaluation": {"suite": "sentiment"}}],
         "baseline": "vanilla",
-        "published": {"smart": {"sentiment": {"improvement (4 metrics)": 18.39, "rank": None}}},
+        "published": {"smart": {"sentiment": {"improvement (4 metrics)": 18.39, "rank": 1.5}}},
     }
     comparison = comparison_of(build_experiment(raw, "here"), standings)
     found_by = {(each.label, each.figure): each for each in comparison.figures}
@@ -94,4 +94,5 @@ def test_roasts_improvement_and_rank_are_data_of_a_method_beside_what_a_paper_ha
     assert improvement.mean == pytest.approx(0.25), "half of what shift and calibration lack, none of the other two"
     assert improvement.published == pytest.approx(0.1839) and improvement.values == {}
     assert found_by["vanilla", "improvement (4 metrics)"].mean == 0
+    assert found_by["smart", "rank"].published == pytest.approx(1.5)
     assert (found_by["smart", "rank"].mean, found_by["vanilla", "rank"].mean) == pytest.approx((1.3, 1.7))

@@ -58,9 +58,9 @@ class Lexicon:
             return _default(data_dir)
         if name in _BY_NAME:
             return _BY_NAME[name](data_dir)
-        if Path(name).suffix == ".json" or Path(name).exists():
-            return cls.load(name)
-        raise DataError(f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file.")
+        if Path(name).suffix != ".json":
+            check_lexicon(name)
+        return cls.load(name)
 
     @classmethod
     def counter_fitted(cls, data_dir: str | Path | None = None) -> Lexicon:
@@ -141,6 +141,12 @@ class Lexicon:
 def lexicon_names() -> list[str]:
     """The names that `Lexicon.named` knows."""
     return list(_BY_NAME)
+
+
+def check_lexicon(name: str | None) -> None:
+    """Refuse what is neither the name of a lexicon nor a file."""
+    if name is not None and name not in _BY_NAME and not Path(name).exists():
+        raise DataError(f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file.")
 
 
 def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None) -> str:

@@ -12,7 +12,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.file_identity import of_checkpoint
-from rosewood.data.lexicon import lexicon_identity
+from rosewood.data.lexicon import check_lexicon, lexicon_identity
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task
@@ -104,10 +104,14 @@ class _Grid:
                     if label not in known
                 )
             for label, attack in chosen.attacks.items():
-                self._tried(f"task {chosen.task}, attacks.{label}", choose_attack, attack.attack, attack.changes)
+                self._check_attack(attack, f"task {chosen.task}, attacks.{label}")
         self._check_published(labels)
         for number, attack in enumerate(self.experiment.attacks):
-            self._tried(f"attacks.{number}", choose_attack, attack.attack, attack.changes)
+            self._check_attack(attack, f"attacks.{number}")
+
+    def _check_attack(self, attack: AttackChoice, where: str) -> None:
+        self._tried(where, choose_attack, attack.attack, attack.changes)
+        self._tried(f"{where}.lexicon", check_lexicon, attack.lexicon)
 
     def _check_published(self, labels: list[str]) -> None:
         places = [*self.tasks, *self.suites]

@@ -222,6 +222,7 @@ def _of_methods(
     for label in methods:
         for column, value in (improved[label] | ranked.get(label, {})).items():
             name = one_line(column)
+            known = published.get(label, {}).get(name)
             yield ComparedFigure(
                 model=group.model,
                 on=group.on,
@@ -231,7 +232,7 @@ def _of_methods(
                 mean=value,
                 deviation=None,
                 interval=None,
-                published=published.get(label, {}).get(name),
+                published=100 * known if known is not None and name == RANK else known,  # a rank is no share
             )
 
 

@@ -13,6 +13,7 @@ from rosewood.analysis.inconsistency import read_inconsistency
 from rosewood.attacks.search.carry_out import carry_out
 from rosewood.attacks.search.prepare import choose_attack, prepare
 from rosewood.attacks.search.provisions import provisions
+from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
 from rosewood.evaluation.classifier import load_classifier
 from rosewood.evaluation.suite import evaluate
@@ -33,6 +34,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     cell = load_cell(folder)
     is_trusted = cell.model in trusted
     run, plan = folder / RUN, replace(cell.plan(), trust_remote_code=cell.model if is_trusted else None)
+    _check_lexicons(cell, plan)
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
     info = finish_run(plan, run, _watching(cell, plan, run, distance))
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
@@ -60,6 +62,13 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     )
     result.save(folder / RESULT)
     return result
+
+
+def _check_lexicons(cell: Cell, plan: Plan) -> None:
+    """Before hours of training: what the attacks after it will need."""
+    replacing = [each for each in cell.attacks if "lexicon" in choose_attack(each.attack, each.changes).needs()]
+    for name in dict.fromkeys(each.lexicon for each in replacing):
+        Lexicon.named(name, plan.data_dir)
 
 
 def _watching(cell: Cell, plan: Plan, run: Path, distance: Distance | None) -> list[TrainerCallback]:
