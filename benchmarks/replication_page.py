@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rosewood.evaluation.statistics import t_interval
 from rosewood.experiments.cell import Cell, load_cell
+from rosewood.experiments.matched import gains_at_match
 from rosewood.experiments.tables import MARKDOWN, RESULTS
 from rosewood.results import CellResult, ComparedFigure, Comparison
 
@@ -43,7 +44,8 @@ How to read it:
   large differences only: no star does not mean no difference, and the intervals say what is left open.
 - Where a method has not learnt a task, the matched level is that of guessing, and all methods are taken near their
   beginning: that row of the matched table then says nothing. "Moments of matched clean accuracy" has the levels, and
-  how far above them the moments lie. With five moments and 300 validation rows the match is rough.
+  how far above them the moments lie. The differences from vanilla below are matched pair by pair instead, so that such
+  a method spoils its own row alone. With five moments and 300 validation rows every match is rough.
 - QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Test rows
   may share a question with training rows, and then have the other label; validation rows share none. That may lower
   clean accuracy, and `drop` with it, for all methods.
@@ -199,15 +201,21 @@ def _differences(folder: Path) -> str:
         f"Points of accuracy, the mean over {', '.join(tasks)}; differences of runs of the same seed, which saw the "
         "same rows, with the 95 % interval of their mean (Student's t, not adjusted for how many there are)."
     ]
-    for title, figures in (
-        ("After equal steps", comparison.figures),
-        ("At matched accuracy", comparison.matched_figures),
+    results = [CellResult.load(folder / cell.name / "result.json") for cell in comparison.cells if cell.task in tasks]
+    methods = [label for label in dict.fromkeys(cell.label for cell in comparison.cells) if label != "vanilla"]
+    for title, gains_of in (
+        ("After equal steps", lambda label: _gains_at_end(comparison.figures, label)),
+        (
+            "At matched accuracy, each method with vanilla alone: both at their first measured moment that reaches the "
+            "lower of their two final validation accuracies",
+            lambda label: gains_at_match(results, label, "vanilla"),
+        ),
     ):
         rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", "---:", "---:", "---:"]]
-        sides = [_over_tasks(figures, tasks, adversarial) for adversarial in (False, True)]
-        for label in dict.fromkeys(label for side in sides for label in side if label != "vanilla"):
-            gains = [_gains(side, label) for side in sides]
-            rows.append([label, str(min(map(len, gains))), *map(_with_interval, gains)])
+        for label in methods:
+            found = gains_of(label)
+            sides = [_over_tasks(found, [prefix + task for task in tasks]) for prefix in ("", "advglue_")]
+            rows.append([label, str(min(map(len, sides))), *map(_with_interval, sides)])
         parts.append(f"{title}:\n\n{_markdown(rows)}")
     return "\n\n".join(parts)
 
@@ -218,27 +226,20 @@ def _finished_tasks(comparison: Comparison) -> list[str]:
     return [task for task in dict.fromkeys(cell.task for cell in comparison.cells) if task not in unfinished]
 
 
-def _over_tasks(
-    figures: Sequence[ComparedFigure], tasks: Sequence[str], adversarial: bool
-) -> dict[str, dict[int, float]]:
-    """Label -> seed -> mean over some tasks, of seeds that have them all."""
-    names = [f"advglue_{task}" if adversarial else task for task in tasks]
-    by_label: dict[str, dict[str, dict[int, float]]] = {}
-    for each in figures:
-        if each.figure in names:
-            by_label.setdefault(each.label, {})[each.figure] = each.values
+def _gains_at_end(figures: Sequence[ComparedFigure], label: str) -> dict[str, dict[int, float]]:
+    """Figure -> seed -> what a method has over vanilla."""
+    vanilla = {each.figure: each.values for each in figures if each.label == "vanilla"}
     return {
-        label: {
-            seed: fmean(found[name][seed] for name in names) for seed in set.intersection(*map(set, found.values()))
-        }
-        for label, found in by_label.items()
-        if len(found) == len(names)
+        each.figure: {seed: each.values[seed] - before[seed] for seed in each.values.keys() & before.keys()}
+        for each in figures
+        if each.label == label and (before := vanilla.get(each.figure)) is not None
     }
 
 
-def _gains(side: dict[str, dict[int, float]], label: str) -> list[float]:
-    ours, vanilla = side.get(label, {}), side.get("vanilla", {})
-    return [100 * (ours[seed] - vanilla[seed]) for seed in sorted(ours.keys() & vanilla.keys())]
+def _over_tasks(gains: dict[str, dict[int, float]], names: Sequence[str]) -> list[float]:
+    """The mean over some figures in points, of each seed that has them all."""
+    seeds = set.intersection(*(set(gains.get(name, {})) for name in names))
+    return [100 * fmean(gains[name][seed] for name in names) for seed in sorted(seeds)]
 
 
 def _with_interval(gains: list[float]) -> str:

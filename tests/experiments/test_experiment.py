@@ -196,6 +196,6 @@ def test_a_lexicon_that_is_not_here_is_missed_before_training(tmp_path: Path, mo
     attacks = [{"attack": "pwws", "lexicon": "counter-fitted"}]
     cell = cells_of(tiny_experiment(tmp_path, attacks=attacks), write_data(tmp_path / "data"))[0]
     cell.save(tmp_path / "cell")
-    with pytest.raises(AbsentError, match="counterfitted_neighbors.json: no such file"):
+    with pytest.raises(AbsentError, match=r"counterfitted_neighbors\.json: no such file"):
         work_on(tmp_path / "cell")
     assert not (tmp_path / "cell" / RUN).exists()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rosewood.experiments.matched import at_match, described, grid_of, matched
+import pytest
+
+from rosewood.experiments.matched import at_match, described, gains_at_match, grid_of, matched
 from rosewood.results import CellResult, Evaluation, Moment, SetResult
 
 
@@ -46,6 +48,18 @@ def test_the_first_moment_at_the_lowest_final_accuracy_is_taken() -> None:
     }
     assert at_match(fast, found["fast-t-0"]).evaluation.sets[0].accuracy == 0.40
     assert fast.evaluation.sets[0].accuracy == 0.30, "the end: by itself it made the slow one look more robust"
+
+
+def test_a_pair_is_matched_by_itself() -> None:
+    fast = cell("fast", [(10, 0.70, 0.50), (20, 0.80, 0.40), (30, 0.90, 0.30)])
+    slow = cell("slow", [(10, 0.60, 0.55), (20, 0.65, 0.45), (30, 0.75, 0.42)])
+    lost = cell("lost", [(10, 0.5, 0.9), (20, 0.5, 0.8), (30, 0.5, 0.7)])
+    alone = cell("slow", [(10, 0.6, 0.5)], seed=1)
+    cells = [fast, slow, lost, alone]
+    assert matched(cells)["fast-t-0"].moment.step == 10, "the lost one pulls all down"
+    assert gains_at_match(cells, "slow", "fast") == {"adversarial": {0: pytest.approx(0.42 - 0.40)}}
+    assert gains_at_match(cells, "lost", "fast") == {"adversarial": {0: pytest.approx(0.9 - 0.5)}}
+    assert gains_at_match(cells, "absent", "fast") == {}
 
 
 def test_the_final_accuracy_counts_not_the_best_and_a_level_is_reached_when_equal() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rosewood.evaluation.statistics import t_interval
 from rosewood.experiments.grid import cells_of
-from rosewood.results import ComparedCell, ComparedFigure, Comparison
+from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, Evaluation, Moment, SetResult
 from rosewood.results.experiment import CellState
 from tiny_experiment import tiny_experiment
 
@@ -40,6 +40,19 @@ def save(folder: Path, work: Path, recipes: list[Any], figures: list[ComparedFig
     ]
     Comparison(experiment="x", baseline=None, figures=figures, cells=known).save(folder / "results.json")
     return folder
+
+
+def result(label: str, task: str, accuracy: float) -> CellResult:
+    """A cell that was measured once, at its end, on its clean set."""
+    right = SetResult(name=task, role="clean", accuracy=accuracy, examples=100, interval=(0, 1), ece=0, brier=0, nll=0)
+    measured = Evaluation(
+        model="m", task=task, seed=0, sets=[right], size=None, max_length=16, typo_rate=None, missing=[]
+    )
+    end = Moment(step=9, validation_accuracy=0.7, distance=None, step_seconds=None, evaluation=measured)
+    return CellResult(
+        fingerprint=label + task, label=label, task=task, model="m", seed=0, steps=9, validation_accuracy=0.7,
+        training_seconds=None, data={}, evaluation=measured, moments=[end],
+    )  # fmt: skip
 
 
 def rose(label: str, rate: float, share: float) -> dict[str, Any]:
@@ -95,7 +108,12 @@ def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tm
             ComparedCell(name=task, label="vanilla", task=task, model="minilm", seed=0, state=state)
             for task, state in states.items()
         ]
+        cells.append(cells[0].model_copy(update={"label": "rose-second", "name": "rose"}))
         Comparison(experiment="x", baseline=None, figures=figures, cells=cells).save(tmp_path / "results.json")
+        for each in cells:
+            result(each.label, each.task, 0.9 if each.label == "vanilla" else 0.8).save(
+                tmp_path / each.name / "result.json"
+            )
         return str(DIFFERENCES(tmp_path))
 
     found = differences(sst2="finished", qqp="finished", rte="interrupted")
@@ -103,3 +121,5 @@ def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tm
     row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) |"
     assert "the mean over sst2, qqp;" in found and row in found.replace("-0.0", "+0.0")
     assert differences(sst2="interrupted") == "No task is finished yet."
+    found = differences(sst2="finished")
+    assert "| rose-second | 0 | -10.0 | - |" in found.split("At matched accuracy")[1]
