@@ -15,8 +15,9 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from rosewood.evaluation.statistics import t_interval
+from rosewood.experiments.matched import gains_at_match
 from rosewood.experiments.tables import MARKDOWN, MOMENTS, RESULTS
-from rosewood.results import ComparedFigure, Comparison
+from rosewood.results import CellResult, ComparedFigure, Comparison
 
 PAGE = Path(__file__).parent.parent / "docs" / "open-questions.md"
 OPENING = """# RoAST's open questions at a small scale
@@ -130,23 +131,25 @@ def _kept(question: str, file: str) -> str:
     return f"open-question-{question}{'' if file == RESULTS else '-moments'}{Path(file).suffix}"
 
 
-def _section(results: Path, question: str) -> str:
+def _section(runs: Path, question: str) -> str:
     title, words, pairs, answer = QUESTIONS[question]
-    folder = _folder(results, question)
+    folder = _folder(runs, question)
     if not (folder / RESULTS).exists():
         return f"## {title}\n\n{words} Not run yet.\n"
     comparison = Comparison.load(folder / RESULTS)
-    finished = sum(cell.state == "finished" for cell in comparison.cells)
+    finished = [cell for cell in comparison.cells if cell.state == "finished"]
+    results = [CellResult.load(folder / cell.name / "result.json") for cell in finished]
     files = " and ".join(f"[{name}]({name})" for name in (_kept(question, file) for file in (RESULTS, MOMENTS)))
     _, tables = (folder / MARKDOWN).read_text(encoding="utf-8").split("\n", 1)  # without its own title
     parts = [
         f"## {title}",
-        f"{words} {finished} of {len(comparison.cells)} runs are finished: {files}.",
+        f"{words} {len(finished)} of {len(comparison.cells)} runs are finished: {files}.",
         answer,
         "Differences at the end of training:",
-        _differences(comparison.figures, pairs),
-        "At matched clean accuracy:",
-        _differences(comparison.matched_figures, pairs),
+        _differences([_gains_at_end(comparison.figures, *pair) for pair in pairs], pairs),
+        "At matched clean accuracy, each pair by itself: both at their first measured moment that reaches the lower of "
+        "their two final validation accuracies:",
+        _differences([gains_at_match(results, *pair) for pair in pairs], pairs),
         tables.strip(),
     ]
     if question == "duration" and (folder / MOMENTS).exists():
@@ -154,17 +157,27 @@ def _section(results: Path, question: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _differences(figures: Sequence[ComparedFigure], pairs: Sequence[tuple[str, str]]) -> str:
-    """One row a pair of methods, one column a figure: what the first has over the second, seed by seed."""
-    values = {(each.label, each.figure): each.values for each in figures}
-    names = [
-        name for name in dict.fromkeys(name for _, name in values) if name.split()[0] in ("test", "advglue", "under")
-    ]
-    rows = [["difference", *names], ["---", *["---:"] * len(names)]]
-    for ours, theirs in pairs:
-        both = [(values.get((ours, name), {}), values.get((theirs, name), {})) for name in names]
-        gains = [[100 * (one[seed] - other[seed]) for seed in sorted(one.keys() & other.keys())] for one, other in both]
-        rows.append([f"{ours} − {theirs}", *map(_with_interval, gains)])
+Gains = dict[str, dict[int, float]]
+"""Figure -> seed -> what one method has over another, as a share."""
+
+
+def _gains_at_end(figures: Sequence[ComparedFigure], ours: str, theirs: str) -> Gains:
+    before = {each.figure: each.values for each in figures if each.label == theirs}
+    return {
+        each.figure: {seed: each.values[seed] - other[seed] for seed in each.values.keys() & other.keys()}
+        for each in figures
+        if each.label == ours and (other := before.get(each.figure)) is not None
+    }
+
+
+def _differences(gains: Sequence[Gains], pairs: Sequence[tuple[str, str]]) -> str:
+    """One row a pair of methods, one column a set or an attack."""
+    seen = dict.fromkeys(figure for found in gains for figure in found)
+    figures = sorted(figure for figure in seen if figure.split()[0] in ("test", "advglue", "under"))
+    rows = [["difference", *figures], ["---", *["---:"] * len(figures)]]
+    for (ours, theirs), found in zip(pairs, gains, strict=True):
+        points = [[100 * gain for gain in found.get(figure, {}).values()] for figure in figures]
+        rows.append([f"{ours} − {theirs}", *map(_with_interval, points)])
     return _markdown(rows)
 
 

@@ -32,15 +32,15 @@ def test_a_question_that_has_not_been_run_says_so(tmp_path: Path) -> None:
 
 
 def test_tables_stand_under_the_question_with_the_number_of_runs(tmp_path: Path) -> None:
-    save(tmp_path / "question-word-level-small", ["finished", "interrupted"])
+    save(tmp_path / "question-word-level-small", ["interrupted", "interrupted"])
     found = section(PAGE(tmp_path), "Embeddings or words")
-    assert "1 of 2 runs are finished: [open-question-word-level.json](open-question-word-level.json) and" in found
+    assert "0 of 2 runs are finished: [open-question-word-level.json](open-question-word-level.json) and" in found
     assert "its tables" in found
     assert "Its own title" not in found
 
 
 def test_figures_over_time_are_means_over_seeds_in_the_order_of_steps(tmp_path: Path) -> None:
-    folder = save(tmp_path / "question-duration-small", ["finished", "finished"])
+    folder = save(tmp_path / "question-duration-small", ["interrupted"])
     (folder / "moments.csv").write_text(
         "model,task,label,seed,step,figure,value\n"
         "minilm,sst2,a,0,100,test,0.5\nminilm,sst2,a,1,100,test,0.7\nminilm,sst2,a,0,20,test,0.4\n"
@@ -53,7 +53,7 @@ def test_figures_over_time_are_means_over_seeds_in_the_order_of_steps(tmp_path: 
 
 
 def test_differences_are_of_equal_seeds(tmp_path: Path) -> None:
-    folder = save(tmp_path / "question-duration-small", ["finished"])
+    folder = save(tmp_path / "question-duration-small", ["interrupted"])
     accuracies = {"roast": {0: 0.8, 1: 0.82, 2: 0.9}, "vanilla": {0: 0.7, 1: 0.76}}
     figures = [
         ComparedFigure(
