@@ -1,0 +1,49 @@
+"""What is kept of an experiment is enough for all of its tables, and says nothing of the machine."""
+
+from __future__ import annotations
+
+import runpy
+import tarfile
+from pathlib import Path
+
+from rich.console import Console
+
+from rosewood.experiments.compare import compare
+from tiny_experiment import InThisProcess, tiny_experiment, write_data
+
+SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "keep_results.py"
+TABLES = ("results.json", "table.md", "table.tex", "table.csv", "moments.csv")
+
+
+def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
+    keep = runpy.run_path(str(SCRIPT))["keep"]
+    data = write_data(tmp_path / "data")
+    experiment = tiny_experiment(
+        tmp_path, recipes=["vanilla", "rose-second"], evaluation={"sets": ["test"], "at_steps": [4]}, validation_size=12
+    )
+    quiet = Console(quiet=True)
+    compare(experiment, tmp_path / "first" / "tiny", data, InThisProcess(), quiet)
+    archive = tmp_path / "tiny.tar.xz"
+    assert keep(tmp_path / "first" / "tiny", archive) == 4
+    before = archive.read_bytes()
+    with tarfile.open(archive) as kept:
+        kept.extractall(tmp_path / "second", filter="data")
+        written = b"".join(kept.extractfile(each).read() for each in kept)  # type: ignore[union-attr]
+    assert str(tmp_path / "first").encode() not in written and str(data).encode() not in written
+
+    engine = InThisProcess()
+    compare(experiment, tmp_path / "second" / "tiny", data, engine, quiet)
+    assert not engine.worked_on
+    for name in TABLES:
+        first, second = ((tmp_path / each / "tiny" / name).read_bytes() for each in ("first", "second"))
+        assert first == second, name
+    assert keep(tmp_path / "second" / "tiny", archive) == 4 and archive.read_bytes() == before
+
+
+def test_an_unfinished_cell_is_not_kept(tmp_path: Path) -> None:
+    keep = runpy.run_path(str(SCRIPT))["keep"]
+    (tmp_path / "tiny" / "vanilla").mkdir(parents=True)
+    (tmp_path / "tiny" / "vanilla" / "cell.json").write_text("{}")
+    assert keep(tmp_path / "tiny", tmp_path / "none.tar.xz") == 0
+    with tarfile.open(tmp_path / "none.tar.xz") as kept:
+        assert kept.getnames() == []
