@@ -33,7 +33,35 @@ rosewood compare experiments/replication.yaml --jobs 2
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
 ```
 
-How to read it:
+## What replicates at this scale, and what does not
+
+Means over SST-2, QQP and QNLI; the tables below have the intervals.
+
+- **ROSE-Ensemble helps, by a fifth of what the paper has.** After equal steps it is 3.5 points better on AdvGLUE than
+  vanilla (1.8 to 5.1), at the same clean accuracy; the paper's RoBERTa gains 18.5 on these sets. With R-Drop beside it
+  the gain is 4.0, and its interval holds zero.
+- **ROSE-Second does nothing here** (-0.2; the paper +15.5). **ROSE-First** gains 6.0, but loses 3.9 of clean accuracy.
+- **Most of what looks like robustness is slower learning.** RoAST (+9.1), ROSE-First and FreeLB (+5.9) gain most on
+  AdvGLUE, and lose most of clean accuracy (8.9, 3.9 and 3.4). Taken where both are equally accurate on validation
+  rows, no method but RoAST can be told from vanilla: ROSE-Ensemble is at +0.1, FreeLB at +0.6. RoAST keeps 1.6 points
+  (1.1 to 2.2), but on QNLI it has not learnt the task, so a third of that compares beginnings, and of 18 intervals one
+  may miss zero by chance. Most intervals at matched accuracy are wide: they do not show that a gain is zero either.
+- **SMART's gain does not replicate** (-0.1; the paper +15.3), at 1.4 points more of clean accuracy. Child-Tuning-D's
+  little one does (+2.4; the paper +0.9).
+- **RTE says nothing**: after 280 steps vanilla is at 50.4 % on test rows, which is guessing; the paper's RoBERTa has
+  77.9 %.
+
+Why it is less than in the paper, as far as these runs can tell:
+
+- There is less to repair. AdvGLUE's rows were made to fool large models that are well trained: the paper's vanilla is
+  right on 23.7 % of them. MiniLM after two epochs of a thousand rows is right on 39.5 %, and it was 47 % to 51 % on QQP
+  and QNLI at moments when it had learnt less (the table at matched accuracy).
+- ROSE was meant for ten epochs of whole data sets. Here it acts on 160 to 280 updates, and its learning rate, as the
+  pilot chose it, is half of vanilla's on SST-2 and QNLI, which slows it down by itself.
+- Not tested, but likely: a model of six layers that was already tuned on sentence pairs, three seeds, and settings
+  that were sought for vanilla and ROSE-Second alone.
+
+## How to read it
 
 - AdvGLUE rows were chosen because they fool well-trained models. A model that has learnt less is fooled less, so a
   method that learns slowly looks robust. Hence two tables: after equal steps, and at matched clean accuracy, where each
@@ -197,27 +225,54 @@ def _differences(folder: Path) -> str:
     tasks = _finished_tasks(comparison)
     if not tasks:
         return "No task is finished yet."
-    parts = [
-        f"Points of accuracy, the mean over {', '.join(tasks)}; differences of runs of the same seed, which saw the "
-        "same rows, with the 95 % interval of their mean (Student's t, not adjusted for how many there are)."
-    ]
     results = [CellResult.load(folder / cell.name / "result.json") for cell in comparison.cells if cell.task in tasks]
     methods = [label for label in dict.fromkeys(cell.label for cell in comparison.cells) if label != "vanilla"]
-    for title, gains_of in (
-        ("After equal steps", lambda label: _gains_at_end(comparison.figures, label)),
-        (
+    return "\n\n".join(
+        [
+            f"Points of accuracy, the mean over {', '.join(tasks)}; differences of runs of the same seed, which saw "
+            "the same rows, with the 95 % interval of their mean (Student's t, not adjusted for how many there are).",
+            "After equal steps, and what the paper's RoBERTa base has on the AdvGLUE sets of these tasks:",
+            _after_equal_steps(comparison.figures, methods, tasks),
             "At matched accuracy, each method with vanilla alone: both at their first measured moment that reaches the "
-            "lower of their two final validation accuracies",
-            lambda label: gains_at_match(results, label, "vanilla"),
-        ),
-    ):
-        rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", "---:", "---:", "---:"]]
-        for label in methods:
-            found = gains_of(label)
-            sides = [_over_tasks(found, [prefix + task for task in tasks]) for prefix in ("", "advglue_")]
-            rows.append([label, str(min(map(len, sides))), *map(_with_interval, sides)])
-        parts.append(f"{title}:\n\n{_markdown(rows)}")
-    return "\n\n".join(parts)
+            "lower of their two final validation accuracies:",
+            _at_matched_accuracy(results, methods, tasks),
+        ]
+    )
+
+
+def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str], tasks: Sequence[str]) -> str:
+    rows = [["method", "seeds", "clean", "AdvGLUE", "AdvGLUE, paper"], ["---", *["---:"] * 4]]
+    for label in methods:
+        sides = _sides(_gains_at_end(figures, label), tasks)
+        rows.append([label, _seeds(sides), *map(_with_interval, sides), _published_gain(figures, label, tasks)])
+    return _markdown(rows)
+
+
+def _at_matched_accuracy(results: Sequence[CellResult], methods: Sequence[str], tasks: Sequence[str]) -> str:
+    rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", *["---:"] * 3]]
+    for label in methods:
+        sides = _sides(gains_at_match(results, label, "vanilla"), tasks)
+        rows.append([label, _seeds(sides), *map(_with_interval, sides)])
+    return _markdown(rows)
+
+
+def _sides(gains: dict[str, dict[int, float]], tasks: Sequence[str]) -> list[list[float]]:
+    """Points on the tasks' own test rows and on their AdvGLUE sets, of each seed."""
+    return [_over_tasks(gains, [prefix + task for task in tasks]) for prefix in ("", "advglue_")]
+
+
+def _seeds(sides: Sequence[list[float]]) -> str:
+    return str(min(map(len, sides)))
+
+
+def _published_gain(figures: Sequence[ComparedFigure], label: str, tasks: Sequence[str]) -> str:
+    """What the paper's method has over the paper's vanilla, the mean over the AdvGLUE sets."""
+    published = {(each.label, each.figure): each.published for each in figures}
+    pairs = [
+        (published.get((label, f"advglue_{task}")), published.get(("vanilla", f"advglue_{task}"))) for task in tasks
+    ]
+    gains = [100 * (ours - theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
+    return f"{fmean(gains):+.1f}" if len(gains) == len(tasks) else "unknown"
 
 
 def _finished_tasks(comparison: Comparison) -> list[str]:

@@ -20,10 +20,10 @@ PAGE, DIFFERENCES = SCRIPT["page"], SCRIPT["_differences"]
 SEEDS = (0, 1, 2)
 
 
-def figure(label: str, on: str, name: str, values: dict[int, float]) -> ComparedFigure:
+def figure(label: str, on: str, name: str, values: dict[int, float], published: float | None = None) -> ComparedFigure:
     return ComparedFigure(
         model="minilm", on=on, label=label, figure=name, values=values, mean=fmean(values.values()), deviation=None,
-        interval=None,
+        interval=None, published=published,
     )  # fmt: skip
 
 
@@ -95,8 +95,14 @@ def test_settings_are_those_of_the_pilot_or_it_says_which_are_not(tmp_path: Path
 def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tmp_path: Path) -> None:
     gains, none = {0: 0.02, 1: 0.05, 2: 0.11}, dict.fromkeys(SEEDS, 0.0)
     figures = [
-        figure(label, "glue-adv", prefix + task, {seed: 0.5 + seed / 10 + place / 100 + gain[seed] for seed in SEEDS})
-        for place, task in enumerate(("sst2", "qqp"))
+        figure(
+            label,
+            "glue-adv",
+            prefix + task,
+            {seed: 0.5 + seed / 10 + place / 100 + gain[seed] for seed in SEEDS},
+            0.2 if label == "vanilla" else paper,
+        )
+        for place, (task, paper) in enumerate((("sst2", 0.3), ("qqp", 0.4)))
         for prefix, change in (("", none), ("advglue_", gains))
         for label, gain in (("vanilla", none), ("rose-second", change))
     ]
@@ -118,8 +124,10 @@ def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tm
 
     found = differences(sst2="finished", qqp="finished", rte="interrupted")
     low, high = t_interval([100 * each for each in gains.values()])
-    row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) |"
+    row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) | +15.0 |"
     assert "the mean over sst2, qqp;" in found and row in found.replace("-0.0", "+0.0")
     assert differences(sst2="interrupted") == "No task is finished yet."
+    found = differences(sst2="finished", rte="finished")
+    assert "| unknown |" in found.split("At matched accuracy")[0], "the paper's figures on rte are not known"
     found = differences(sst2="finished")
     assert "| rose-second | 0 | -10.0 | - |" in found.split("At matched accuracy")[1]
