@@ -146,6 +146,13 @@ def test_wide_tables_are_folded_and_lose_nothing() -> None:
     assert [len(part.header) for part in narrow] == [2] * 12
 
 
+def test_a_wide_table_is_several_in_markdown() -> None:
+    grid = Grid("Title", ["method", *(f"set {place}" for place in range(30))], [["vanilla", *["90.0"] * 30]], "In %.")
+    title, *tables, caption = to_markdown(grid).split("\n\n")
+    assert (title, caption, len(tables)) == ("**Title**", "In %.", 3)
+    assert all(table.startswith("| method | set") and len(table.splitlines()[0]) <= 120 for table in tables)
+
+
 def test_markdown_and_latex() -> None:
     grid = Grid("A & B", ["name", "clean\n(all)"], [["a|b_c", "90.0 ±2.5*"]], caption="In %.")
     assert to_markdown(grid) == (

@@ -82,14 +82,19 @@ def _to_rich(grid: Grid, title: str | None) -> Table:
     return table
 
 
+_PAGE_WIDTH = 120  # in characters: about what a page shows without scrolling
+
+
 def to_markdown(grid: Grid) -> str:
-    """A pipe table with its title and caption."""
-    lines = [
-        _piped(grid.header),
-        _piped(["---" if place < grid.texts else "---:" for place in range(len(grid.header))]),
-        *map(_piped, grid.rows),
-    ]
-    return "\n".join([f"**{grid.title}**", "", *lines, *(["", grid.caption] if grid.caption else [])])
+    """A pipe table with its title and caption; columns that do not fit a page go into further tables below."""
+    tables = ["\n".join(_pipe_table(part)) for part in fold(grid, _PAGE_WIDTH)]
+    return "\n\n".join([f"**{grid.title}**", *tables, *([grid.caption] if grid.caption else [])])
+
+
+def _pipe_table(grid: Grid) -> Iterator[str]:
+    yield _piped(grid.header)
+    yield _piped(["---" if place < grid.texts else "---:" for place in range(len(grid.header))])
+    yield from map(_piped, grid.rows)
 
 
 def to_latex(grid: Grid) -> str:
