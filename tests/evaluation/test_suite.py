@@ -89,6 +89,13 @@ def test_figures_are_those_of_the_predictions(
         assert found.interval[0] < found.accuracy < found.interval[1]
 
 
+def test_a_rate_of_zero_leaves_typos_out(
+    make_model: Make, tokenizer: PreTrainedTokenizerFast, task: Task, folder: Path
+) -> None:
+    names = [each.name for each in evaluate(make_model(), tokenizer, task, folder, typo_rate=0).sets]
+    assert "test" in names and "typos" not in names
+
+
 def test_settings_are_kept_and_size_is_obeyed(
     make_model: Make, tokenizer: PreTrainedTokenizerFast, task: Task, folder: Path
 ) -> None:

@@ -50,7 +50,9 @@ def evaluate(
     group: list[str] = typer.Option([], help="Also show accuracy by this column of the data (repeatable)."),
     attack: list[str] = typer.Option([], help="Attack the model live, such as pwws or typos (repeatable)."),
     attack_examples: int = typer.Option(100, min=1, help="Examples of the clean set to attack."),
-    typo_rate: float = typer.Option(0.3, min=0.0, max=1.0, help="Share of the words that get a typo (tasks only)."),
+    typo_rate: float = typer.Option(
+        0.3, min=0.0, max=1.0, help="Share of the words that get a typo; 0: no set of typos (tasks only)."
+    ),
     seed: int = typer.Option(0, min=0, help="Seed of samples, noise and attacks."),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where the results of a checkpoint go.", show_default="RUN; nowhere for others"

@@ -51,7 +51,7 @@ class Plan:
 
 
 def plan_of_task(task: Task, typo_rate: float) -> Plan:
-    """The test, shift and adversarial splits of a task, and its test split with typos."""
+    """The test, shift and adversarial splits of a task, and its test split with typos, unless their rate is 0."""
     if not 0 <= typo_rate <= 1:
         raise RunError(f"typo_rate is a share of words, from 0 to 1; got {typo_rate}.")
     if "typos" in task.splits:
@@ -67,7 +67,7 @@ def plan_of_task(task: Task, typo_rate: float) -> Plan:
     if clean == "validation" and clean in task.splits:
         # Better than nothing, and called by its name: a user's own files often have no test set.
         sets.append(PlannedSet(clean, "clean", task, clean, task.labels))
-    if clean in task.splits:
+    if clean in task.splits and typo_rate:
         noise = Noise(kind="typos", strength=typo_rate, of=clean)
         sets.append(PlannedSet("typos", "noise", task, clean, task.labels, noise=noise))
     if not sets:
