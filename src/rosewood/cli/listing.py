@@ -43,11 +43,9 @@ def recipes() -> None:
 
 
 def _paper(recipe: Recipe) -> str:
-    """First author and year; a citation starts with the authors, and that of a combination has only its parts."""
-    if "no paper has it" in recipe.summary:
-        return "-"
+    """First author and year; a citation starts with the authors, or it says what a combination is made of."""
     citation = recipe.citation
-    author, year = re.match(r"\w*", citation), re.search(r"\b(19|20)\d\d\b", citation)
+    author, year = re.match(r"\w+(?=,)", citation), re.search(r"\b(19|20)\d\d\b", citation)
     return f"{author.group()} {year.group()}" if author and year else "-"
 
 
