@@ -193,19 +193,39 @@ def differences(cells: Cells) -> list[dict[str, Any]]:
 
 
 def markdown(lines: list[dict[str, Any]], gains: list[dict[str, Any]]) -> str:
-    header = ["task", "threshold", "seeds", "held-out accuracy", "with typos", "kept share", "seconds"]
-    rows = [header, ["---"] * len(header)]
-    for each in lines:
-        measured = [_with_spread(each["mean"][measure], each["deviation"][measure]) for measure in MEASURES]
-        name = each["threshold"] if each["threshold"] == each["chosen"] else f"{each['threshold']} ({each['chosen']})"
-        share = f"{each['kept_share']:.2f} ± {each['kept_share_deviation']:.2f}"
-        rows.append([each["task"], name, str(each["seeds"]), *measured, share, f"{each['seconds']:.0f}"])
+    return f"{_scores(lines)}\n\n{_gains(gains)}"
+
+
+def _scores(lines: list[dict[str, Any]]) -> str:
+    """One row a threshold, one column a task: accuracy, accuracy with typos, and the share of tensors that move."""
+    tasks = list(dict.fromkeys(each["task"] for each in lines))
+    found = {(each["threshold"], each["task"]): each for each in lines}
+    rows = [["threshold", *(f"{task}: held out, with typos, share" for task in tasks)]]
+    for threshold in dict.fromkeys(threshold for threshold, _ in found):
+        rows.append([threshold, *(_score(found.get((threshold, task))) for task in tasks)])
+    return _piped(rows)
+
+
+def _score(line: dict[str, Any] | None) -> str:
+    if line is None:
+        return "-"
+    chosen = "" if line["threshold"] == line["chosen"] else f"{line['chosen']}: "
+    measured = [_with_spread(line["mean"][measure], line["deviation"][measure]) for measure in MEASURES]
+    return chosen + ", ".join([*measured, f"{line['kept_share']:.2f}"])
+
+
+def _gains(gains: list[dict[str, Any]]) -> str:
+    """One row a rule and a measure, one column what it is compared with."""
     against = sorted({each["from"] for each in gains})
-    table = [["rule", "measure", *(f"less {each}" for each in against)], ["---"] * (2 + len(against))]
     found = {(each["of"], each["measure"], each["from"]): each for each in gains}
+    rows = [["rule", "measure", *(f"less {each}" for each in against)]]
     for ours, measure in dict.fromkeys((of, measure) for of, measure, _ in found):
-        table.append([ours, measure, *(_points(found.get((ours, measure, each))) for each in against)])
-    return "\n\n".join("\n".join(f"| {' | '.join(row)} |" for row in each) for each in (rows, table))
+        rows.append([ours, measure, *(_points(found.get((ours, measure, each))) for each in against)])
+    return _piped(rows)
+
+
+def _piped(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 def _with_spread(mean: float, deviation: float | None) -> str:

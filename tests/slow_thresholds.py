@@ -21,11 +21,11 @@ def slow_threshold(ordered: list[float], least: float, rule: str) -> float:
     if not cuts:
         return 0.0
     logs = [math.log(risk) for risk in usable]
-    if rule == "outliers":
+    if rule in ("auto", "outliers"):
         middle = median_low(logs)
         bound = middle + 2 * 1.4826 * median_low([abs(log - middle) for log in logs])
         return max([risk for risk, log in zip(usable, logs, strict=True) if log <= bound])
-    score = {"auto": between_groups, "otsu": between_groups, "gap": gap_above}[rule]
+    score = {"otsu": between_groups, "gap": gap_above}[rule]
     scores = {cut: score(logs, math.log(cut)) for cut in cuts}
     best = max(scores.values())
     return max(cut for cut in cuts if scores[cut] >= best * (1 - 1e-4))

@@ -46,7 +46,7 @@ def test_differences_are_of_equal_seeds_over_all_tasks() -> None:
     values = [0.05, 0.06, 0.07]
     assert (gain["mean"], gain["low"], gain["high"]) == pytest.approx((0.06, *t_interval(values)))
     assert found["otsu", "1.0", "typos"]["mean"] == pytest.approx(0.1)
-    assert "| rule (outliers) | 3 |" in SCRIPT["markdown"](SCRIPT["summary"](CELLS), [])
+    assert "| rule | outliers: 66.0 ± 1.0, 32.5 ± 0.0, 0.50 |" in SCRIPT["markdown"](SCRIPT["summary"](CELLS), [])
     assert "+6.0 (" in SCRIPT["markdown"](SCRIPT["summary"](CELLS), list(found.values()))
 
 

@@ -13,11 +13,11 @@ from rosewood.selections.rose import Rose
 from tiny import Recording, TinyData, tiny_bert, trained
 from two_processes import in_two_processes
 
-RULES = ["auto", "outliers", "gap"]
+RULES = ["otsu", "outliers", "gap"]
 ORDERS = ["first", "second", "ensemble"]
 
 
-def automatic(order: str = "ensemble", rule: str = "auto", **settings: Any) -> Recipe:
+def automatic(order: str = "ensemble", rule: str = "otsu", **settings: Any) -> Recipe:
     overrides = {f"selection.{name}": value for name, value in settings.items()}
     return load_recipe(f"rose-{order}", {"selection.keep_quantile": rule} | overrides)
 

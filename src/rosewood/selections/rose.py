@@ -70,7 +70,7 @@ class Rose(Selection):
 
     The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
     number, `keep_quantile` takes the name of a rule that finds it anew in each step's risks, separately for each order:
-    `otsu` (also `auto`), `outliers` or `gap`; see `rosewood.tensors.automatic_threshold`.
+    `outliers` (also `auto`), `otsu` or `gap`; see `rosewood.tensors.automatic_threshold`.
 
     Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
     - `probe_fraction` reads it on this part of each batch, evenly spaced rows and at least one. The two passes are
