@@ -1,4 +1,4 @@
-"""What is kept of an experiment is enough for all of its tables, and says nothing of the machine."""
+"""What is kept of an experiment is enough for all of its tables, and does not say where runs and data were."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import runpy
 import tarfile
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from rosewood.experiments.compare import compare
@@ -40,10 +41,16 @@ def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
     assert keep(tmp_path / "second" / "tiny", archive) == 4 and archive.read_bytes() == before
 
 
-def test_an_unfinished_cell_is_not_kept(tmp_path: Path) -> None:
+def test_fewer_cells_do_not_replace_more(tmp_path: Path) -> None:
     keep = runpy.run_path(str(SCRIPT))["keep"]
     (tmp_path / "tiny" / "vanilla").mkdir(parents=True)
-    (tmp_path / "tiny" / "vanilla" / "cell.json").write_text("{}")
-    assert keep(tmp_path / "tiny", tmp_path / "none.tar.xz") == 0
-    with tarfile.open(tmp_path / "none.tar.xz") as kept:
-        assert kept.getnames() == []
+    (tmp_path / "tiny" / "vanilla" / "result.json").write_text("{")  # damaged, so unfinished
+    with pytest.raises(SystemExit, match=r"results of 0 cells, and .* of 0: nothing is kept"):
+        keep(tmp_path / "tiny", tmp_path / "tiny.tar.xz")
+    assert not (tmp_path / "tiny.tar.xz").exists()
+    with tarfile.open(tmp_path / "tiny.tar.xz", "w:xz") as kept:
+        kept.add(tmp_path / "tiny" / "vanilla", "tiny/vanilla")
+    before = (tmp_path / "tiny.tar.xz").read_bytes()
+    with pytest.raises(SystemExit, match="Unpack the archive there first, or delete it"):
+        keep(tmp_path / "tiny", tmp_path / "tiny.tar.xz")
+    assert (tmp_path / "tiny.tar.xz").read_bytes() == before

@@ -125,9 +125,10 @@ def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tm
     found = differences(sst2="finished", qqp="finished", rte="interrupted")
     low, high = t_interval([100 * each for each in gains.values()])
     row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) | +15.0 |"
-    assert "the mean over sst2, qqp;" in found and row in found.replace("-0.0", "+0.0")
+    assert "**Mean over sst2, qqp**" in found and "**rte**" not in found and row in found.replace("-0.0", "+0.0")
     assert differences(sst2="interrupted") == "No task is finished yet."
-    found = differences(sst2="finished", rte="finished")
-    assert "| unknown |" in found.split("At matched accuracy")[0], "the paper's figures on rte are not known"
+    learnt, rte = differences(sst2="finished", rte="finished").split("**rte**")
+    assert "**sst2**" in learnt and "| +10.0 |" in learnt and "| unknown |" not in learnt, "rte is by itself"
+    assert "| unknown |" in rte.split("At matched accuracy")[0], "the paper's figures on it are not known"
     found = differences(sst2="finished")
     assert "| rose-second | 0 | -10.0 | - |" in found.split("At matched accuracy")[1]

@@ -166,7 +166,7 @@ def test_a_sketch_of_all_directions_is_exact_in_the_passes_of_the_loss(accumulat
 class AutomaticOracle(Oracle):
     """Compares the risks with the slow thresholds."""
 
-    rule: str = "auto"
+    rule: str = "otsu"
 
     def between(self, risks: dict[str, np.ndarray], lower: float, upper: float) -> dict[str, float | Tensor]:
         every = np.concatenate([np.ravel(risk) for risk in risks.values()])
@@ -177,7 +177,7 @@ class AutomaticOracle(Oracle):
         return {name: piece.view(risk.shape) for piece, (name, risk) in zip(pieces, risks.items(), strict=True)}
 
 
-@pytest.mark.parametrize("rule", ["auto", "outliers", "gap"])
+@pytest.mark.parametrize("rule", ["otsu", "outliers", "gap"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_automatic_thresholds(variant: str, rule: str, tmp_path: Path) -> None:
     trainer, oracle = compare(

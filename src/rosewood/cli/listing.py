@@ -43,9 +43,11 @@ def recipes() -> None:
 
 
 def _paper(recipe: Recipe) -> str:
-    """First author and year; a citation starts with the authors, or it says what a combination is made of."""
+    """First author and year; a citation starts with the authors, or with what a combination is made of."""
     citation = recipe.citation
-    author, year = re.match(r"\w+(?=,)", citation), re.search(r"\b(19|20)\d\d\b", citation)
+    if citation.startswith("Made of:"):
+        return "-"
+    author, year = re.match(r"\w*", citation), re.search(r"\b(19|20)\d\d\b", citation)
     return f"{author.group()} {year.group()}" if author and year else "-"
 
 

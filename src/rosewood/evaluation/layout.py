@@ -82,7 +82,7 @@ def _to_rich(grid: Grid, title: str | None) -> Table:
     return table
 
 
-_PAGE_WIDTH = 120  # in characters: about what a page shows without scrolling
+_PAGE_WIDTH = 120  # in characters, where the words of a header may wrap: about what a page shows without scrolling
 
 
 def to_markdown(grid: Grid) -> str:

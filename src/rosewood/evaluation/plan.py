@@ -54,7 +54,7 @@ def plan_of_task(task: Task, typo_rate: float) -> Plan:
     """The test, shift and adversarial splits of a task, and its test split with typos, unless their rate is 0."""
     if not 0 <= typo_rate <= 1:
         raise RunError(f"typo_rate is a share of words, from 0 to 1; got {typo_rate}.")
-    if "typos" in task.splits:
+    if typo_rate and "typos" in task.splits:
         raise DataError(
             f"task {task.name} has a split called typos, the name of the test set with typos: rename the split."
         )
