@@ -109,15 +109,15 @@ QUESTIONS = {
         "Two and a half times as long as the replication, measured at nine moments.",
         [("roast", "vanilla"), ("advembed", "vanilla"), ("wconsol", "vanilla"), ("roast", "advembed")],
         "**AdvGLUE falls while a model learns, then stays; distance grows all the way, unless an anchor holds it.** "
-        "Guessing gives 51 %; between 30 and 120 steps, when test accuracy rises from 51 % to 73 %, AdvGLUE falls to "
-        "about 40 %, and five times as many steps do not change it beyond the noise of three seeds. So what is measured early on "
-        "AdvGLUE says how little was learnt. RoAST leaves that plateau last: it still guesses after 60 steps, where "
-        "vanilla has 77.8 %, and catches up by 180. Worst groups follow the mean: near 0 while a model guesses, "
-        "near 70 % from 180 steps on. Distance does not order robustness: WConsol stays at 1.0 % of the norm and "
-        "RoAST at 1.5 %, vanilla goes to 2.5 % and AdvEmbed to 2.9 %, and at the end no difference on any set can "
-        "be told from zero. At matched accuracy RoAST is 7.9 points below AdvEmbed on AdvGLUE (3.0 to 12.7), at "
-        "moments between 180 and 360 steps, and at the end 3.8 above it (-3.0 to 10.6): which moment one looks at "
-        "decides.",
+        "Guessing gives 51 %; between 30 and 120 steps, when test accuracy rises from 51 % to 73 %, AdvGLUE falls "
+        "to about 40 %, and five times as many steps do not change it beyond the noise of three seeds. So what is "
+        "measured early on AdvGLUE says how little was learnt. RoAST leaves that plateau last: it still guesses "
+        "after 60 steps, where vanilla has 77.8 %, and catches up by 180. Worst groups follow the mean: near 0 "
+        "while a model guesses, near 70 % from 180 steps on. Distance does not order robustness: WConsol stays at "
+        "1.0 % of the norm and RoAST at 1.5 %, vanilla goes to 2.5 % and AdvEmbed to 2.9 %, and at the end no "
+        "difference on any set can be told from zero. At matched accuracy RoAST is 7.9 points below AdvEmbed on "
+        "AdvGLUE (3.0 to 12.7), at moments between 180 and 360 steps, and at the end 3.8 above it (-3.0 to 10.6): "
+        "which moment one looks at decides.",
     ),
 }
 OVER_TIME = {
