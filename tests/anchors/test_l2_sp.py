@@ -133,7 +133,14 @@ def test_a_training_run(recipe: str, accumulation: int, tmp_path: Path) -> None:
     def penalise() -> None:
         (0.3 * slow_distance(model, pretrained, anchor)).backward()
 
-    same_weights(trainer.model, replay(trainer, model, backward, penalise, accumulation=accumulation))
+    expected = replay(trainer, model, backward, penalise, accumulation=accumulation)
+    # A key's bias cancels out in the softmax: its gradient is rounding, which Adam scales up and the norm feeds back.
+    for name, weight in expected.named_parameters():
+        if name.endswith("key.bias"):
+            ours = trainer.model.get_parameter(name)
+            torch.testing.assert_close(ours, weight, rtol=0, atol=1e-6)
+            ours.data.copy_(weight)
+    same_weights(trainer.model, expected)
 
 
 def logged(recipe: str, directory: Path, weight: float) -> Any:
