@@ -121,7 +121,9 @@ def test_a_model_without_such_parameters_is_refused(tmp_path: Path) -> None:
 def test_a_training_run(recipe: str, accumulation: int, tmp_path: Path) -> None:
     built = load_recipe(recipe, {"anchors.0.weight": 0.3})
     data = TinyData(size=4 * accumulation * 6)
-    trainer = trained(built, tmp_path, data=data, max_steps=6, gradient_accumulation_steps=accumulation)
+    # A key's bias cancels out in the softmax: its gradient is rounding, which Adam's usual epsilon would scale up.
+    steps = {"max_steps": 6, "gradient_accumulation_steps": accumulation, "adam_epsilon": 1e-3}
+    trainer = trained(built, tmp_path, data=data, **steps)
     model = tiny_bert()
     pretrained = weights(model)
     (anchor,) = built.anchors
@@ -133,14 +135,7 @@ def test_a_training_run(recipe: str, accumulation: int, tmp_path: Path) -> None:
     def penalise() -> None:
         (0.3 * slow_distance(model, pretrained, anchor)).backward()
 
-    expected = replay(trainer, model, backward, penalise, accumulation=accumulation)
-    # A key's bias cancels out in the softmax: its gradient is rounding, which Adam scales up and the norm feeds back.
-    for name, weight in expected.named_parameters():
-        if name.endswith("key.bias"):
-            ours = trainer.model.get_parameter(name)
-            torch.testing.assert_close(ours, weight, rtol=0, atol=1e-6)
-            ours.data.copy_(weight)
-    same_weights(trainer.model, expected)
+    same_weights(trainer.model, replay(trainer, model, backward, penalise, accumulation=accumulation))
 
 
 def logged(recipe: str, directory: Path, weight: float) -> Any:
