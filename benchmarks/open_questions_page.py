@@ -15,15 +15,15 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from rosewood.evaluation.statistics import t_interval
-from rosewood.experiments.matched import gains_at_match
+from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.tables import MARKDOWN, MOMENTS, RESULTS
-from rosewood.results import CellResult, ComparedFigure, Comparison
+from rosewood.results import CellResult, Comparison
 
 PAGE = Path(__file__).parent.parent / "docs" / "open-questions.md"
 OPENING = """# RoAST's open questions at a small scale
 
 RoAST leaves questions open, and `experiments/` has each of them as a file for GPUs and as a small one. The small ones
-were run: MiniLM (22.7 M parameters), SST-2 with 960 training rows, three seeds, at most 300 test rows and the 148 rows
+run here, one of them not yet: MiniLM (22.7 M), SST-2 with 960 training rows, three seeds, at most 300 test rows and the 148 rows
 of AdvGLUE, one thread a process. The learning rate is vanilla's best in the pilot of [replication.md](replication.md),
 which saw validation rows only; no method was tuned by itself. They show what the tools measure, and what a small
 encoder does; RoBERTa on whole data sets may answer otherwise. This page is written by
@@ -171,7 +171,7 @@ def _section(runs: Path, question: str) -> str:
         f"{words} {len(finished)} of {len(comparison.cells)} runs are finished: {files}.",
         answer,
         "Differences at the end of training:",
-        _differences([_gains_at_end(comparison.figures, *pair) for pair in pairs], pairs),
+        _differences([gains_at_end(comparison.figures, *pair) for pair in pairs], pairs),
         "At matched clean accuracy, each pair by itself: both at their first measured moment that reaches the lower of "
         "their two final validation accuracies:",
         _differences([gains_at_match(results, *pair) for pair in pairs], pairs),
@@ -180,19 +180,6 @@ def _section(runs: Path, question: str) -> str:
     if question == "duration" and (folder / MOMENTS).exists():
         parts.append(_over_time(folder / MOMENTS))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-Gains = dict[str, dict[int, float]]
-"""Figure -> seed -> what one method has over another, as a share."""
-
-
-def _gains_at_end(figures: Sequence[ComparedFigure], ours: str, theirs: str) -> Gains:
-    before = {each.figure: each.values for each in figures if each.label == theirs}
-    return {
-        each.figure: {seed: each.values[seed] - other[seed] for seed in each.values.keys() & other.keys()}
-        for each in figures
-        if each.label == ours and (other := before.get(each.figure)) is not None
-    }
 
 
 def _differences(gains: Sequence[Gains], pairs: Sequence[tuple[str, str]]) -> str:

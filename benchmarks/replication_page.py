@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rosewood.evaluation.statistics import t_interval
 from rosewood.experiments.cell import Cell, load_cell
-from rosewood.experiments.matched import gains_at_match
+from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.tables import MARKDOWN, RESULTS
 from rosewood.results import CellResult, ComparedFigure, Comparison
 
@@ -257,7 +257,7 @@ def _differences_on(folder: Path, comparison: Comparison, tasks: Sequence[str]) 
 def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str], tasks: Sequence[str]) -> str:
     rows = [["method", "seeds", "clean", "AdvGLUE", "AdvGLUE, paper"], ["---", *["---:"] * 4]]
     for label in methods:
-        sides = _sides(_gains_at_end(figures, label), tasks)
+        sides = _sides(gains_at_end(figures, label, "vanilla"), tasks)
         rows.append([label, _seeds(sides), *map(_with_interval, sides), _published_gain(figures, label, tasks)])
     return _markdown(rows)
 
@@ -270,7 +270,7 @@ def _at_matched_accuracy(results: Sequence[CellResult], methods: Sequence[str], 
     return _markdown(rows)
 
 
-def _sides(gains: dict[str, dict[int, float]], tasks: Sequence[str]) -> list[list[float]]:
+def _sides(gains: Gains, tasks: Sequence[str]) -> list[list[float]]:
     """Points on the tasks' own test rows and on their AdvGLUE sets, of each seed."""
     return [_over_tasks(gains, [prefix + task for task in tasks]) for prefix in ("", "advglue_")]
 
@@ -295,17 +295,7 @@ def _finished_tasks(comparison: Comparison) -> list[str]:
     return [task for task in dict.fromkeys(cell.task for cell in comparison.cells) if task not in unfinished]
 
 
-def _gains_at_end(figures: Sequence[ComparedFigure], label: str) -> dict[str, dict[int, float]]:
-    """Figure -> seed -> what a method has over vanilla."""
-    vanilla = {each.figure: each.values for each in figures if each.label == "vanilla"}
-    return {
-        each.figure: {seed: each.values[seed] - before[seed] for seed in each.values.keys() & before.keys()}
-        for each in figures
-        if each.label == label and (before := vanilla.get(each.figure)) is not None
-    }
-
-
-def _over_tasks(gains: dict[str, dict[int, float]], names: Sequence[str]) -> list[float]:
+def _over_tasks(gains: Gains, names: Sequence[str]) -> list[float]:
     """The mean over some figures in points, of each seed that has them all."""
     seeds = set.intersection(*(set(gains.get(name, {})) for name in names))
     return [100 * fmean(gains[name][seed] for name in names) for seed in sorted(seeds)]

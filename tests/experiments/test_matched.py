@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rosewood.experiments.matched import at_match, described, gains_at_match, grid_of, matched
+from rosewood.experiments.gains import gains_at_match
+from rosewood.experiments.matched import at_match, described, grid_of, matched
 from rosewood.results import CellResult, Evaluation, Moment, SetResult
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.method_figures import figures_of
 from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.evaluation.table import percent
 from rosewood.results import CellResult, MatchedMoment, Moment
@@ -41,26 +40,6 @@ def _place(result: CellResult) -> tuple[str, str, int]:
 def _match(moments: Sequence[Moment], level: float) -> Match:
     """The last moment is the end, which reaches the level by its definition."""
     return Match(level, next(moment for moment in moments if moment.validation_accuracy >= level))
-
-
-def gains_at_match(results: Sequence[CellResult], ours: str, theirs: str) -> dict[str, dict[int, float]]:
-    """Figure -> seed -> what a recipe has over another where the two are matched, whatever the others have reached.
-
-    A recipe that has not learnt a task pulls the level of all down to guessing; it spoils its own pair alone.
-    """
-    pair = [result for result in results if result.label in (ours, theirs)]
-    matches = matched(pair)
-    measured = {
-        (result.label, result.task, result.seed): dict(figures_of(matches[result.fingerprint].moment.evaluation))
-        for result in pair
-        if result.fingerprint in matches
-    }
-    gains: dict[str, dict[int, float]] = {}
-    for (label, task, seed), figures in measured.items():
-        other = measured.get((theirs, task, seed), {})
-        for name in figures.keys() & other.keys() if label == ours else ():
-            gains.setdefault(" ".join(name.split()), {})[seed] = figures[name].value - other[name].value
-    return gains
 
 
 def at_match(result: CellResult, match: Match) -> CellResult:
