@@ -24,9 +24,9 @@ OPENING = """# RoAST's open questions at a small scale
 
 RoAST leaves questions open, and `experiments/` has each of them as a file for GPUs and as a small one. The small ones
 run here, one of them not yet: MiniLM (22.7 M parameters), SST-2 with 960 training rows, three seeds, at most 300 test
-rows and the 148 rows of AdvGLUE, one thread a process. The learning rate is vanilla's best in the pilot of [replication.md](replication.md),
-which saw validation rows only; no method was tuned by itself. They show what the tools measure, and what a small
-encoder does; RoBERTa on whole data sets may answer otherwise. This page is written by
+rows and the 148 rows of AdvGLUE, one thread a process. The learning rate is vanilla's best in the pilot of
+[replication.md](replication.md), which saw validation rows only; no method was tuned by itself. They show what the
+tools measure, and what a small encoder does; RoBERTa on whole data sets may answer otherwise. This page is written by
 `benchmarks/open_questions_page.py` from the results; no figure in its tables is typed in by hand.
 
 ```
