@@ -1,31 +1,47 @@
-"""Write docs/replication.md, and the results beside it, from what the replication of ROSE and its pilot have left.
+"""Bring what the replication of ROSE and its pilot have left into docs/, and write docs/replication.md from that.
 
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
+
+Tasks that a folder has not finished stay as docs/ has them; without folders the page alone is written again.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from rosewood.evaluation.statistics import t_interval
-from rosewood.experiments.cell import Cell, load_cell
-from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
-from rosewood.experiments.tables import MARKDOWN, RESULTS
-from rosewood.results import CellResult, ComparedFigure, Comparison
+from joined_results import ADVERSARIAL, joined
 
-PAGE = Path(__file__).parent.parent / "docs" / "replication.md"
+from rosewood.evaluation.comparison import LEVEL
+from rosewood.evaluation.layout import Grid, to_markdown
+from rosewood.evaluation.method_figures import SUMMARIES
+from rosewood.evaluation.statistics import t_interval
+from rosewood.evaluation.table import percent
+from rosewood.experiments.cell import Cell
+from rosewood.experiments.experiment import read_experiment
+from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
+from rosewood.experiments.grid import cells_of
+from rosewood.experiments.tables import RESULTS
+from rosewood.results import CellResult, ComparedFigure, Comparison, MatchedMoment
+from rosewood.results.files import ResultFile
+
+ROOT = Path(__file__).parent.parent
+PAGE, KEPT, KEPT_PILOT, KEPT_MOMENTS = (
+    "replication.md", "replication.json", "replication-pilot.json", "replication-moments.json",
+)  # fmt: skip
 TEXT = """# ROSE's tables at a small scale
 
 ROSE (Jiang et al., EMNLP 2022) fine-tunes RoBERTa for 10 epochs and measures it on GLUE and AdvGLUE. Here its recipes
 and their rivals run on MiniLM (22.7 M parameters) with 640 to 1,120 training rows, on two CPU cores: ten recipes,
-four tasks, three seeds, the same optimiser steps for all. This page is written by `benchmarks/replication_page.py` from
-the results; no figure in its tables is typed in by hand. [replication.json](replication.json) has every figure with its
-value for each seed, its interval and its p-values, [replication-pilot.json](replication-pilot.json) those of the pilot.
+four tasks, three seeds, the same optimiser steps for all, at most 300 test rows. This page is written by
+`benchmarks/replication_page.py` from the results; no figure in its tables is typed in by hand.
+[replication.json](replication.json) has every figure with its value for each seed, its interval and its p-values,
+[replication-moments.json](replication-moments.json) what takes the course of training,
+[replication-pilot.json](replication-pilot.json) the figures of the pilot.
 
 ```
 rosewood compare experiments/replication-pilot.yaml --jobs 2
@@ -76,12 +92,16 @@ Why it is less than in the paper, as far as these runs can tell:
   noise. Stars are Holm-adjusted, the summaries `mean` and `drop` by themselves, all sets together. Three seeds find
   large differences only: no star does not mean no difference, and the intervals say what is left open.
 - Where a method has not learnt a task, the matched level is that of guessing, and all methods are taken near their
-  beginning: that row of the matched table then says nothing. "Moments of matched clean accuracy" has the levels, and
-  how far above them the moments lie. The differences from vanilla below are matched pair by pair instead, so that such
+  beginning: that row of the matched table then says nothing. The tables have the levels, and the validation
+  accuracies at the moments, which lie above them. The differences from vanilla below are matched pair by pair instead, so that such
   a method spoils its own row alone. With five moments and 300 validation rows every match is rough.
 - QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Test rows
   may share a question with training rows, and then have the other label; validation rows share none. That may lower
   clean accuracy, and `drop` with it, for all methods.
+- Runs of one seed are the same on every machine at hand so far, to the last prediction that was compared; seconds are
+  not. RTE ran last, and its cells are in `experiments/results/replication.tar.xz`. Of the other tasks the figures alone
+  are kept; their cells' names in replication.json hold the fingerprints of settings and data, and are those that the
+  experiment has now.
 - MiniLM (all-MiniLM-L6-v2) was tuned on Quora duplicates, SNLI and MNLI: QQP is no new task to it.
 - The paper's figures, where they stand beside, are of RoBERTa base. The order of methods may carry over; the figures
   cannot.
@@ -113,40 +133,80 @@ Why it is less than in the paper, as far as these runs can tell:
 NOT_RUN = "Not run yet."
 LEARNT = ("sst2", "qqp", "qnli")
 """Tasks on which vanilla ends above guessing; those that it does not learn would only blur a mean."""
+READING = """\
+- In %: mean ± standard deviation over seeds. *: better than vanilla, p < 0.05 (Welch's one-tailed t-test over seeds,
+  Holm-adjusted for all sets together, and for mean and drop together; worst groups and gaps are not tested).
+- Worst group: the lowest accuracy of a group of 20 test rows or more; gap: how far it is below the mean.
+- Mean: of the accuracies on test rows and on AdvGLUE, over the tasks that all methods have; drop: how much lower those
+  on AdvGLUE are.
+- Level: the lowest final validation accuracy of the methods, for each task and seed. A method is taken at its first
+  measured moment that reaches it: after so many steps, with this validation accuracy (means over seeds).
+- Paper: as published, of RoBERTa base; unknown: not reported, or not at hand."""
 INTERVALS = (
     "Points of accuracy; differences of runs of the same seed, which saw the same rows, with the 95 % interval of "
     "their mean (Student's t, not adjusted for how many there are)."
 )
 
 
+class OfMoments(ResultFile):
+    """What the page says of the course of training, for which it takes the cells themselves."""
+
+    pairs: dict[str, dict[str, list[str]]]
+    """Tasks -> method -> seeds, and its differences from vanilla on clean rows and on AdvGLUE at matched accuracy."""
+    step_seconds: dict[str, dict[str, float]]
+    """Task -> method -> seconds of a step, of its quickest stretch."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pilot", type=Path, default=Path("runs/replication-pilot"))
     parser.add_argument("--results", type=Path, default=Path("runs/replication"))
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     given = parser.parse_args()
-    given.page.write_text(page(given.pilot, given.results), encoding="utf-8")
-    for folder, name in ((given.results, "replication.json"), (given.pilot, "replication-pilot.json")):
-        if (folder / RESULTS).exists():
-            shutil.copyfile(folder / RESULTS, given.page.with_name(name))
+    if (given.pilot / RESULTS).exists():
+        shutil.copyfile(given.pilot / RESULTS, given.docs / KEPT_PILOT)
+    if (given.results / RESULTS).exists():
+        keep(given.results, given.docs)
+    (given.docs / PAGE).write_text(page(given.docs), encoding="utf-8")
 
 
-def page(pilot: Path, results: Path) -> str:
+def keep(results: Path, docs: Path) -> None:
+    """Bring a folder's finished tasks into the figures that the page is made of."""
+    new, kept = Comparison.load(results / RESULTS), _load(docs / KEPT)
+    measured = [CellResult.load(results / each.name / "result.json") for each in new.cells if each.state == "finished"]
+    before = _moments(docs)
+    groups = {", ".join(group): _matched_pairs(measured, _methods(new), group) for group in _groups(new)}
+    OfMoments(
+        pairs=before.pairs | groups, step_seconds=before.step_seconds | _step_seconds(measured, _finished_tasks(new))
+    ).save(docs / KEPT_MOMENTS)
+    (new if kept is None else joined(kept, new)).save(docs / KEPT)
+
+
+def page(docs: Path, experiments: Path = ROOT / "experiments") -> str:
     """The whole page; parts without results say so."""
+    comparison, pilot = _load(docs / KEPT), _load(docs / KEPT_PILOT)
+    moments = _moments(docs)
     return TEXT.format(
-        pilot=_pilot(pilot),
-        settings=_settings(results, pilot),
-        differences=_differences(results),
-        tables=_tables(results),
-        seconds=_seconds(results),
+        pilot=NOT_RUN if pilot is None else _pilot(pilot),
+        settings=_settings(experiments, pilot),
+        differences=NOT_RUN if comparison is None else _differences(comparison, moments),
+        tables=NOT_RUN if comparison is None else _tables(comparison),
+        seconds=_seconds(moments) if moments.step_seconds else NOT_RUN,
     )
 
 
-def _pilot(folder: Path) -> str:
+def _load(file: Path) -> Comparison | None:
+    return Comparison.load(file) if file.exists() else None
+
+
+def _moments(docs: Path) -> OfMoments:
+    file = docs / KEPT_MOMENTS
+    return OfMoments.load(file) if file.exists() else OfMoments(pairs={}, step_seconds={})
+
+
+def _pilot(comparison: Comparison) -> str:
     """Validation accuracy of every setting, one row a task, the best vanilla and the best ROSE in bold."""
-    if not (folder / RESULTS).exists():
-        return NOT_RUN
-    comparison, by_task = Comparison.load(folder / RESULTS), _validated(folder)
+    by_task = _validated(comparison)
     labels = list(dict.fromkeys(label for found in by_task.values() for label in found))
     rows = [["task", *labels], ["---", *["---:"] * len(labels)]]
     for task, found in by_task.items():
@@ -155,16 +215,16 @@ def _pilot(folder: Path) -> str:
     return f"{_standing(comparison)} Validation accuracy in %, one seed.\n\n{_markdown(rows)}"
 
 
-def _validated(folder: Path) -> dict[str, dict[str, float]]:
+def _validated(comparison: Comparison) -> dict[str, dict[str, float]]:
     """Task -> label -> validation accuracy in the pilot."""
     found: dict[str, dict[str, float]] = {}
-    for each in Comparison.load(folder / RESULTS).figures:
+    for each in comparison.figures:
         if each.figure == "validation":
             found.setdefault(each.on, {})[each.label] = each.mean
     return found
 
 
-def _best(found: dict[str, float], family: str) -> str:
+def _best(found: Mapping[str, float], family: str) -> str:
     """The best of a family; the run that is twice as long is no choice, it shows whether the others have converged."""
     choices = [label for label in found if label.startswith(family) and not label.endswith("twice")]
     return max(choices, key=lambda label: found[label], default="")
@@ -190,27 +250,29 @@ class Chosen(NamedTuple):
         return f"{self.learning_rate:g}" + ("" if self.keep_quantile is None else f", {self.keep_quantile}")
 
 
-def _settings(results: Path, pilot: Path) -> str:
+def _settings(experiments: Path, pilot: Comparison | None) -> str:
     """Learning rate and threshold of every method on every task, and whether they are those that the pilot found."""
-    if not (results / RESULTS).exists():
-        return NOT_RUN
-    chosen = {(label, task): Chosen.of(cell) for label, task, cell in _cells(results)}
+    chosen = _chosen(experiments / "replication.yaml")
     tasks = list(dict.fromkeys(task for _, task in chosen))
     rows = [["method", *tasks], ["---", *["---:"] * len(tasks)]]
     for label in dict.fromkeys(label for label, _ in chosen):
-        rows.append([label, *(str(chosen.get((label, task), "-")) for task in tasks)])
+        rows.append([label, *(str(chosen[label, task]) for task in tasks)])
     words = "Learning rate and, for ROSE, `keep_quantile`"
-    if not (pilot / RESULTS).exists():
+    if pilot is None:
         return f"**No pilot has chosen these.** {words}.\n\n{_markdown(rows)}"
-    found = _found(pilot)
+    found = _found(pilot, _chosen(experiments / "replication-pilot.yaml"))
     other = [f"{label} on {task}" for (label, task), each in chosen.items() if each != found.get(_family(task, each))]
     verdict = f"**Not what the pilot found: {', '.join(other)}.**" if other else "All are what the pilot found."
     return f"{words}. {verdict}\n\n{_markdown(rows)}"
 
 
-def _found(pilot: Path) -> dict[tuple[str, str], Chosen]:
+def _chosen(experiment: Path) -> dict[tuple[str, str], Chosen]:
+    """Method and task -> its settings, equal for all seeds."""
+    return {(cell.label, cell.task["name"]): Chosen.of(cell) for cell in cells_of(read_experiment(experiment))}
+
+
+def _found(pilot: Comparison, tried: Mapping[tuple[str, str], Chosen]) -> dict[tuple[str, str], Chosen]:
     """Task and family -> the settings that were best on validation data."""
-    tried = {(label, task): Chosen.of(cell) for label, task, cell in _cells(pilot)}
     best = {
         (task, family): (_best(found, family), task)
         for task, found in _validated(pilot).items()
@@ -223,35 +285,37 @@ def _family(task: str, chosen: Chosen) -> tuple[str, str]:
     return task, "vanilla" if chosen.keep_quantile is None else "rose"
 
 
-def _cells(folder: Path) -> Iterator[tuple[str, str, Cell]]:
-    for each in Comparison.load(folder / RESULTS).cells:
-        yield each.label, each.task, load_cell(folder / each.name)
-
-
-def _differences(folder: Path) -> str:
+def _differences(comparison: Comparison, moments: OfMoments) -> str:
     """What each method has over vanilla, seed by seed: over the tasks that vanilla learns, and on each other one."""
-    if not (folder / RESULTS).exists():
-        return NOT_RUN
-    comparison = Comparison.load(folder / RESULTS)
-    tasks = _finished_tasks(comparison)
-    groups = [[task for task in tasks if task in LEARNT], *([task] for task in tasks if task not in LEARNT)]
-    parts = [_differences_on(folder, comparison, group) for group in groups if group]
+    parts = [_differences_on(comparison, moments, group) for group in _groups(comparison)]
     return "\n\n".join([INTERVALS, *parts]) if parts else "No task is finished yet."
 
 
-def _differences_on(folder: Path, comparison: Comparison, tasks: Sequence[str]) -> str:
-    results = [CellResult.load(folder / cell.name / "result.json") for cell in comparison.cells if cell.task in tasks]
-    methods = [label for label in dict.fromkeys(cell.label for cell in comparison.cells) if label != "vanilla"]
-    return "\n\n".join(
-        [
-            f"**{'Mean over ' if len(tasks) > 1 else ''}{', '.join(tasks)}**",
-            "After equal steps, and what the paper's RoBERTa base has on AdvGLUE:",
-            _after_equal_steps(comparison.figures, methods, tasks),
-            "At matched accuracy, each method with vanilla alone: both at their first measured moment that reaches the "
-            "lower of their two final validation accuracies:",
-            _at_matched_accuracy(results, methods, tasks),
-        ]
-    )
+def _groups(comparison: Comparison) -> list[list[str]]:
+    tasks = _finished_tasks(comparison)
+    groups = [[task for task in tasks if task in LEARNT], *([task] for task in tasks if task not in LEARNT)]
+    return [group for group in groups if group]
+
+
+def _differences_on(comparison: Comparison, moments: OfMoments, tasks: Sequence[str]) -> str:
+    parts = [
+        f"**{'Mean over ' if len(tasks) > 1 else ''}{', '.join(tasks)}**",
+        "After equal steps, and what the paper's RoBERTa base has on AdvGLUE:",
+        _after_equal_steps(comparison.figures, _methods(comparison), tasks),
+    ]
+    pairs = moments.pairs.get(", ".join(tasks), {})
+    rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", *["---:"] * 3]]
+    rows += [[label, *found] for label, found in pairs.items()]
+    parts += [
+        "At matched accuracy, each method with vanilla alone: both at their first measured moment that reaches the "
+        "lower of their two final validation accuracies:",
+        _markdown(rows) if pairs else NOT_RUN,
+    ]
+    return "\n\n".join(parts)
+
+
+def _methods(comparison: Comparison) -> list[str]:
+    return [label for label in dict.fromkeys(cell.label for cell in comparison.cells) if label != "vanilla"]
 
 
 def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str], tasks: Sequence[str]) -> str:
@@ -262,17 +326,15 @@ def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str]
     return _markdown(rows)
 
 
-def _at_matched_accuracy(results: Sequence[CellResult], methods: Sequence[str], tasks: Sequence[str]) -> str:
-    rows = [["method", "seeds", "clean", "AdvGLUE"], ["---", *["---:"] * 3]]
-    for label in methods:
-        sides = _sides(gains_at_match(results, label, "vanilla"), tasks)
-        rows.append([label, _seeds(sides), *map(_with_interval, sides)])
-    return _markdown(rows)
+def _matched_pairs(results: Sequence[CellResult], methods: Sequence[str], tasks: Sequence[str]) -> dict[str, list[str]]:
+    of_tasks = [each for each in results if each.task in tasks]
+    sides = {label: _sides(gains_at_match(of_tasks, label, "vanilla"), tasks) for label in methods}
+    return {label: [_seeds(found), *map(_with_interval, found)] for label, found in sides.items()}
 
 
 def _sides(gains: Gains, tasks: Sequence[str]) -> list[list[float]]:
     """Points on the tasks' own test rows and on their AdvGLUE sets, of each seed."""
-    return [_over_tasks(gains, [prefix + task for task in tasks]) for prefix in ("", "advglue_")]
+    return [_over_tasks(gains, [prefix + task for task in tasks]) for prefix in ("", ADVERSARIAL)]
 
 
 def _seeds(sides: Sequence[list[float]]) -> str:
@@ -283,7 +345,7 @@ def _published_gain(figures: Sequence[ComparedFigure], label: str, tasks: Sequen
     """What the paper's method has over the paper's vanilla, the mean over the AdvGLUE sets."""
     published = {(each.label, each.figure): each.published for each in figures}
     pairs = [
-        (published.get((label, f"advglue_{task}")), published.get(("vanilla", f"advglue_{task}"))) for task in tasks
+        (published.get((label, ADVERSARIAL + task)), published.get(("vanilla", ADVERSARIAL + task))) for task in tasks
     ]
     gains = [100 * (ours - theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
     return f"{fmean(gains):+.1f}" if len(gains) == len(tasks) else "unknown"
@@ -308,12 +370,77 @@ def _with_interval(gains: list[float]) -> str:
     return f"{fmean(gains):+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _tables(folder: Path) -> str:
-    if not (folder / MARKDOWN).exists():
-        return NOT_RUN
-    comparison = Comparison.load(folder / RESULTS)
-    _, tables = (folder / MARKDOWN).read_text(encoding="utf-8").split("\n", 1)  # without its own title
-    return f"{_standing(comparison)}\n\n{tables.strip()}"
+def _tables(comparison: Comparison) -> str:
+    """For the summary and for each task, its figures after equal steps and at matched clean accuracy."""
+    tasks = list(dict.fromkeys(cell.task for cell in comparison.cells))
+    sets = {"Over the tasks": list(SUMMARIES)} | {
+        f"On {task}": [task, ADVERSARIAL + task, f"worst group {task}", f"gap {task}"] for task in tasks
+    }
+    grids = [
+        grid
+        for title, names in sets.items()
+        for grid in (
+            _at_end(f"{title}, after equal steps", comparison.figures, names),
+            _at_match(f"{title}, at matched clean accuracy", comparison, names),
+        )
+    ]
+    return "\n\n".join([_standing(comparison), READING, *(to_markdown(grid) for grid in grids if grid.rows)])
+
+
+def _at_end(title: str, figures: Sequence[ComparedFigure], names: Sequence[str]) -> Grid:
+    """One row a method, each figure beside the paper's if the paper has it."""
+    found = {(each.label, each.figure): each for each in figures if each.figure in names}
+    published = [name for name in names if any(found[key].published is not None for key in found if key[1] == name)]
+    header, rows = ["method", "seeds"], []
+    for name in names:
+        header += [_heading(name), *(["paper"] if name in published else [])]
+    for label in dict.fromkeys(label for label, _ in found):
+        ours = [found.get((label, name)) for name in names]
+        row = [label, str(max(len(each.values) for each in ours if each is not None))]
+        for name, each in zip(names, ours, strict=True):
+            row.append(_mean_and_deviation(each))
+            if name in published:
+                row.append("unknown" if each is None or each.published is None else percent(each.published))
+        rows.append(row)
+    return Grid(title, header, rows)
+
+
+def _heading(figure: str) -> str:
+    """What a figure is called in the table of its task."""
+    if figure in SUMMARIES:
+        return figure
+    *kind, task = figure.split()
+    return " ".join(kind) or ("AdvGLUE" if task.startswith(ADVERSARIAL) else "test rows")
+
+
+def _at_match(title: str, comparison: Comparison, names: Sequence[str]) -> Grid:
+    """One row a method: where it was taken, and its figures there."""
+    plain = _at_end(title, comparison.matched_figures, names)
+    moments: dict[str, list[MatchedMoment]] = {}
+    for each in comparison.matched:
+        if each.task == names[0]:
+            moments.setdefault(each.label, []).append(each)
+    if not moments:
+        return plain
+    rows = [
+        [
+            *row[:2],
+            percent(fmean(each.level for each in moments[row[0]])),
+            percent(fmean(each.validation_accuracy for each in moments[row[0]])),
+            f"{fmean(each.step for each in moments[row[0]]):.0f}",
+            *row[2:],
+        ]
+        for row in plain.rows
+    ]
+    return Grid(title, [*plain.header[:2], "level", "validation", "steps", *plain.header[2:]], rows)
+
+
+def _mean_and_deviation(figure: ComparedFigure | None) -> str:
+    if figure is None:
+        return "missing"
+    deviation = "" if figure.deviation is None else f" ±{percent(figure.deviation)}"
+    is_better = figure.p_adjusted is not None and figure.p_adjusted < LEVEL
+    return f"{percent(figure.mean)}{deviation}{'*' if is_better else ''}"
 
 
 def _standing(comparison: Comparison) -> str:
@@ -321,27 +448,28 @@ def _standing(comparison: Comparison) -> str:
     return f"{finished} of {len(comparison.cells)} runs are finished."
 
 
-def _seconds(folder: Path) -> str:
+def _step_seconds(results: Sequence[CellResult], tasks: Sequence[str]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {task: {} for task in tasks}
+    for result in results:
+        for seconds in (each.step_seconds for each in result.moments if each.step_seconds is not None):
+            if result.task in found:
+                of_task = found[result.task]
+                of_task[result.label] = min(seconds, of_task.get(result.label, seconds))
+    return found
+
+
+def _seconds(moments: OfMoments) -> str:
     """Seconds of an optimiser step of each method on each task: the least busy stretch of all its runs."""
-    if not (folder / RESULTS).exists():
-        return NOT_RUN
-    steps: dict[str, dict[str, float]] = {}
-    for cell in Comparison.load(folder / RESULTS).cells:
-        if cell.state == "finished":
-            moments = CellResult.load(folder / cell.name / "result.json").moments
-            tasks = steps.setdefault(cell.label, {})
-            for seconds in (each.step_seconds for each in moments if each.step_seconds is not None):
-                tasks[cell.task] = min(seconds, tasks.get(cell.task, seconds))
-    tasks_seen = list(dict.fromkeys(task for found in steps.values() for task in found))
-    rows = [["method", *tasks_seen], ["---", *["---:"] * len(tasks_seen)]]
-    for label, found in steps.items():
-        rows.append([label, *(f"{found[task]:.2f}" if task in found else "-" for task in tasks_seen)])
+    tasks = moments.step_seconds
+    rows = [["method", *tasks], ["---", *["---:"] * len(tasks)]]
+    for label in dict.fromkeys(label for found in tasks.values() for label in found):
+        rows.append([label, *(f"{found[label]:.2f}" if label in found else "-" for found in tasks.values())])
     words = "Seconds of an optimiser step on one core: the median of a stretch of training, of the quickest stretch."
     passes = "RoAST and Child-Tuning-D pass once over their training rows before the first step; that is not in here."
     return f"{words} {passes} Two processes ran at a time.\n\n{_markdown(rows)}"
 
 
-def _markdown(rows: list[list[str]]) -> str:
+def _markdown(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
