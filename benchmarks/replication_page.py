@@ -2,7 +2,8 @@
 
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
 
-Tasks that a folder has not finished stay as docs/ has them; without folders the page alone is written again.
+Tasks that a folder has not finished stay as docs/ has them; without folders the page alone is written again. Its words
+are in replication_page.md.
 """
 
 from __future__ import annotations
@@ -33,103 +34,7 @@ ROOT = Path(__file__).parent.parent
 PAGE, KEPT, KEPT_PILOT, KEPT_MOMENTS = (
     "replication.md", "replication.json", "replication-pilot.json", "replication-moments.json",
 )  # fmt: skip
-TEXT = """# ROSE's tables at a small scale
-
-ROSE (Jiang et al., EMNLP 2022) fine-tunes RoBERTa for 10 epochs and measures it on GLUE and AdvGLUE. Here its recipes
-and their rivals run on MiniLM (22.7 M parameters) with 640 to 1,120 training rows, on two CPU cores: ten recipes,
-four tasks, three seeds, the same optimiser steps for all, at most 300 test rows. This page is written by
-`benchmarks/replication_page.py` from the results; no figure in its tables is typed in by hand.
-[replication.json](replication.json) has every figure with its value for each seed, its interval and its p-values,
-[replication-moments.json](replication-moments.json) what takes the course of training,
-[replication-pilot.json](replication-pilot.json) the figures of the pilot.
-
-```
-rosewood compare experiments/replication-pilot.yaml --jobs 2
-rosewood compare experiments/replication.yaml --jobs 2
-python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
-```
-
-## What replicates at this scale, and what does not
-
-Means over SST-2, QQP and QNLI, in points over vanilla, with 95 % intervals over the three seeds that are not adjusted
-for how many there are. RTE is left out of them, since vanilla does not learn it here: 50.4 % on test rows is guessing;
-the paper's RoBERTa has 77.9 %.
-
-- **ROSE-Ensemble gains a fifth of what the paper has, and after equal steps only.** It is 3.5 points better on AdvGLUE
-  (1.8 to 5.1) at the same clean accuracy; the paper's RoBERTa gains 18.5 on these sets. With R-Drop beside it the gain
-  is 4.0 (-0.9 to 8.9). Of the single sets only QQP's interval leaves out zero (+4.3, 2.4 to 6.1), and at matched
-  accuracy nothing is left that could be told (+0.1, -6.8 to 7.0).
-- **ROSE-Second shows no gain** (-0.2, -3.3 to 2.8; the paper +15.5). **ROSE-First** gains 6.0 (-0.7 to 12.7; the paper
-  +18.4), and loses 3.9 of clean accuracy.
-- **Much of what looks like robustness may be slower learning.** RoAST (+9.1), ROSE-First and FreeLB (+5.9) gain the
-  most on AdvGLUE, and lose the most clean accuracy (8.9, 3.9 and 3.4). Matched on validation rows, which is rough (on
-  test rows ROSE-First is still 3.8 and FreeLB 3.3 lower), only RoAST's AdvGLUE interval leaves out zero: +1.6 (1.1 to
-  2.2). ROSE-First is at +4.1 (-4.8 to 13.1), FreeLB at +0.6 (-9.5 to 10.6). Little can be made of RoAST's: it has not
-  learnt QNLI, and single sets and seeds vary far more than this interval says. Wide intervals do not show that a gain
-  is zero.
-- **SMART's gain does not replicate** (-0.1, -2.8 to 2.6; the paper +15.3), with clean accuracy 1.4 points higher (-2.3
-  to 5.2). R-Drop's 2.6 (-3.3 to 8.5; the paper +7.7) cannot be told from nothing. Child-Tuning-D is at +2.4 (0.0 to
-  4.8; the paper +0.9), but on each set its sign is the opposite of the paper's, and at matched accuracy it is at -0.7.
-
-Why it is less than in the paper, as far as these runs can tell:
-
-- There is less to repair. AdvGLUE's rows were made to fool large models that are well trained: the paper's vanilla is
-  right on 23.7 % of them, MiniLM after two epochs of 640 to 1,040 rows on 39.5 %. Where it had learnt less it was right
-  on more: 47.0 % on QQP (37.2 % at the end), 39.4 % on SST-2 (36.3 %), and 51.1 % on QNLI (45.0 %), where it was still
-  guessing.
-- ROSE was meant for ten epochs of whole data sets; here it acts on 160 to 260 updates. Its learning rate, as the pilot
-  chose it, is half of vanilla's on SST-2 and QNLI: that slows it down, and may rather add to its AdvGLUE figures.
-- Not tested, but likely: a model of six layers that was already tuned on sentence pairs has other weaknesses than
-  RoBERTa; and the rivals of ROSE run with settings that were sought for vanilla.
-
-## How to read it
-
-- AdvGLUE rows were chosen because they fool well-trained models. A model that has learnt less is fooled less, so a
-  method that learns slowly looks robust. Hence two tables: after equal steps, and at matched clean accuracy, where each
-  method is taken at its first measured moment that reaches the lowest final validation accuracy of all methods (for
-  each task and seed). Validation rows, carved from train, choose the moment; test rows and AdvGLUE are reported.
-- AdvGLUE has 148 rows for SST-2 and QNLI, 81 for RTE and 78 for QQP: with three seeds, differences of a few points are
-  noise. Stars are Holm-adjusted, the summaries `mean` and `drop` by themselves, all sets together. Three seeds find
-  large differences only: no star does not mean no difference, and the intervals say what is left open.
-- Where a method has not learnt a task, the matched level is that of guessing, and all methods are taken near their
-  beginning: that row of the matched table then says nothing. The tables have the levels, and the validation
-  accuracies at the moments, which lie above them. The differences from vanilla below are matched pair by pair instead, so that such
-  a method spoils its own row alone. With five moments and 300 validation rows every match is rough.
-- QNLI is trained and tested on two parts of the GLUE dev set, because its train set is not at hand. Test rows
-  may share a question with training rows, and then have the other label; validation rows share none. That may lower
-  clean accuracy, and `drop` with it, for all methods.
-- Runs of one seed are the same on every machine at hand so far, to the last prediction that was compared; seconds are
-  not. RTE ran last, and its cells are in `experiments/results/replication.tar.xz`. Of the other tasks the figures alone
-  are kept; their cells' names in replication.json hold the fingerprints of settings and data, and are those that the
-  experiment has now.
-- MiniLM (all-MiniLM-L6-v2) was tuned on Quora duplicates, SNLI and MNLI: QQP is no new task to it.
-- The paper's figures, where they stand beside, are of RoBERTa base. The order of methods may carry over; the figures
-  cannot.
-- Learning rate and threshold were sought for vanilla (three rates) and for rose-second (three rates, two thresholds),
-  with one seed, on at most 1,000 validation rows (of RTE and QNLI a tenth of train). The other methods take theirs from
-  these two and were not tuned, which favours ROSE, if anything. Where the lowest rate is the best, lower ones were not
-  tried.
-
-## The pilot
-
-{pilot}
-
-## Settings
-
-{settings}
-
-## Differences from vanilla
-
-{differences}
-
-## The tables
-
-{tables}
-
-## Seconds
-
-{seconds}
-"""
+WORDS = Path(__file__).with_suffix(".md")
 NOT_RUN = "Not run yet."
 LEARNT = ("sst2", "qqp", "qnli")
 """Tasks on which vanilla ends above guessing; those that it does not learn would only blur a mean."""
@@ -186,7 +91,7 @@ def page(docs: Path, experiments: Path = ROOT / "experiments") -> str:
     """The whole page; parts without results say so."""
     comparison, pilot = _load(docs / KEPT), _load(docs / KEPT_PILOT)
     moments = _moments(docs)
-    return TEXT.format(
+    return WORDS.read_text(encoding="utf-8").format(
         pilot=NOT_RUN if pilot is None else _pilot(pilot),
         settings=_settings(experiments, pilot),
         differences=NOT_RUN if comparison is None else _differences(comparison, moments),
