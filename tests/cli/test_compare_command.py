@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,43 @@ def test_a_plan_measures_what_is_here_and_says_what_is_not(rosewood: Rosewood, t
     file.write_text(yaml.safe_dump(raw))
     output = tmp_path / "out"
     printed = rosewood("compare", file, "--plan", "--data-dir", data, "-o", output, code=1)
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
-    here = {row[2]: row for row in rows if row[1] == "checkpoint"}
-    assert here["vanilla"][3:6] == ["2", "0", "10"] and here["vanilla"][6].startswith("0:")
-    assert [row[6:] for row in rows if row[1] == "some-model"] == [["unknown", "model on the Hub"]] * 3
-    refused = {row[2]: row[7] for row in rows if row[1] == "flat"}
-    assert refused["vanilla"] == "" and refused["rose-second"].startswith("refused: recipe rose-second")
+    here, hub, flat = (_rows(part) for part in re.split("tiny, (?:some-model|flat)", printed))
+    assert here["vanilla"][2:5] == ["2", "0", "10"] and here["vanilla"][5].startswith("0:")
+    assert [row[5] for row in hub.values()] == ["unknown"] * 3 and "\nmodel on the Hub\n" in printed
+    assert flat["vanilla"][5].startswith("0:") and flat["rose-second"][5] == "unknown"
+    assert "\nrose-second on tiny: refused: recipe rose-second" in printed and "vanilla on tiny" not in printed
+    assert "Training data of tiny: folder: train.jsonl\n" in printed
     assert "18 cells, 0 finished" in printed and "The time of 8 cells cannot be measured here" in printed
     assert not output.exists()
+
+
+def _rows(table: str) -> dict[str, list[str]]:
+    """Recipe -> its row."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if "│" in line]
+    return {row[1]: row for row in rows}
+
+
+def test_a_plan_is_not_cut_where_there_is_no_terminal(rosewood: Rosewood) -> None:
+    """Eighty columns are what a pipe gets."""
+    printed = rosewood("compare", EXPERIMENTS[0].with_name("question-scaling.yaml"), "--plan")
+    assert "…" not in printed and "deberta-v2-xxlarge" in printed
+
+
+def test_finished_cells_of_other_data_are_named_and_no_table_takes_the_place_of_theirs(
+    rosewood: Rosewood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, output = write_data(tmp_path / "data"), tmp_path / "out"
+    file = write_experiment(tmp_path, recipes=["vanilla"], seeds=[0, 1], attacks=[])
+    monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: InThisProcess().run(folders))
+    assert "are not among" not in rosewood("compare", file, "-o", output, "--data-dir", data)
+    before = {each.name: each.read_bytes() for each in output.iterdir() if each.is_file()}
+    shown = " ".join(rosewood("compare", file, "-o", output, "--table", code=1).split())
+    assert "2 finished cells in" in shown and "No cell of these is finished, and no table is written" in shown
+    assert {each.name: each.read_bytes() for each in output.iterdir() if each.is_file()} == before
+    write_experiment(tmp_path, recipes=["vanilla"], seeds=[0, 1, 2], attacks=[], max_length=12)
+    shown = " ".join(rosewood("compare", file, "-o", output, "--data-dir", data).split())
+    assert "2 finished cells in" in shown and "3 of 3 cells are finished" in shown
+    assert "are not among" not in rosewood("compare", file, "-o", output, "--data-dir", data)
 
 
 def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(

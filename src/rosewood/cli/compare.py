@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,17 @@ def compare(
     from rosewood.experiments.compare import compare as run_experiment
     from rosewood.experiments.compare import output_of
     from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.standing import standing
+    from rosewood.experiments.standing import finished_otherwise, standing
     from rosewood.experiments.tables import grids_of, save_tables
 
     folder = output_of(experiment, output)
+    found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
+    if others := finished_otherwise(found):
+        words = _of_others(others, len(found))
+        if table and not any(each.result for each in found):
+            raise ExperimentError(f"{words} No cell of these is finished, and no table is written.")
+        console.print(words, highlight=False, markup=False)
     if table:
-        found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
         comparison = save_tables(experiment, found, folder, file)
     else:
         with resumable(console):
@@ -99,6 +105,14 @@ def compare(
     console.print(f"{finished} of {len(comparison.cells)} cells are finished. Tables are in {folder}", highlight=False)
     if any(cell.state == "failed" for cell in comparison.cells):
         raise typer.Exit(1)
+
+
+def _of_others(others: Sequence[Path], cells: int) -> str:
+    return (
+        f"{len(others)} finished cells in {others[0].parent} are not among the {cells} of this file: they have other "
+        f"settings or data, such as {others[0].name}. If they should count, give the file and the --data-dir (or "
+        "ROSEWOOD_DATA) that they were run with."
+    )
 
 
 def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> Engine:

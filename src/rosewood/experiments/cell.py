@@ -59,7 +59,12 @@ class Cell(BaseModel):
     @property
     def name(self) -> str:
         """A name for its folder that a person can read and no other cell has."""
-        words = (self.label, self.task["name"], Path(self.model).name, f"seed{self.seed}", self.fingerprint[:8])
+        return f"{self.place}-{self.fingerprint[:8]}"
+
+    @property
+    def place(self) -> str:
+        """Its place in the grid: the part of its name that other settings and data leave as it is."""
+        words = (self.label, self.task["name"], Path(self.model).name, f"seed{self.seed}")
         return "-".join(re.sub(r"[^\w.+]+", "-", word).strip("-.")[:40] for word in words)
 
     def plan(self) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.utils.logging import disable_progress_bar
 
+from rosewood.data.loading import origin
 from rosewood.data.models import resolve_model
-from rosewood.errors import RecipeError
+from rosewood.errors import AbsentError, RecipeError
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.compare import output_of
 from rosewood.experiments.estimate import relative_cost, rows_of, seconds_per_step, why_unknown
@@ -65,22 +66,51 @@ def show_plan(
         warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
     ):
         found = outlooks(experiment, output, data_dir)
-    table = Table(title=escape(experiment.title or experiment.name))
-    for column in ("task", "model", "recipe", "seeds", "finished", "steps", "training", "note"):
-        table.add_column(
-            column,
-            justify="right" if column in ("seeds", "finished", "steps", "training") else "left",
-            no_wrap=column == "recipe",
-        )
-    for each in found:
-        cell = each.cells[0]
-        words = [cell.task["name"], Path(cell.model).name, cell.label, str(len(each.cells)), str(each.finished)]
-        steps = "unknown" if each.steps is None else str(each.steps)
-        training = "unknown" if each.seconds is None else duration(each.seconds)
-        table.add_row(*map(escape, words), steps, training, escape(each.note))
-    console.print(table)
+    for model in dict.fromkeys(each.cells[0].model for each in found):
+        ours = [each for each in found if each.cells[0].model == model]
+        title, name = experiment.title or experiment.name, Path(model).name
+        console.print(_table(title if name in title else f"{title}, {name}", ours))
+        for note in _notes(ours):
+            console.print(note, highlight=False, soft_wrap=True, markup=False)
+    for line in _training_data(found):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(_summary(found, jobs), highlight=False, soft_wrap=True)
     return not any(each.refused for each in found)
+
+
+def _table(title: str, found: Sequence[Outlook]) -> Table:
+    """One row a task and recipe; nothing is cut where there is room for the names of recipes."""
+    table = Table(title=escape(title))
+    for column in ("task", "recipe", "seeds", "finished", "steps", "training"):
+        is_text = column in ("task", "recipe")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=not is_text)
+    for each in found:
+        cell = each.cells[0]
+        steps = "unknown" if each.steps is None else str(each.steps)
+        training = "unknown" if each.seconds is None else duration(each.seconds)
+        words = map(escape, (cell.task["name"], cell.label))
+        table.add_row(*words, str(len(each.cells)), str(each.finished), steps, training)
+    return table
+
+
+def _notes(found: Sequence[Outlook]) -> Iterator[str]:
+    """What is to be said of the rows of a table: once for all of them, or each by its name."""
+    if len({each.note for each in found}) == 1:
+        yield from filter(None, [found[0].note])
+    else:
+        yield from (
+            f"{each.cells[0].label} on {each.cells[0].task['name']}: {each.note}" for each in found if each.note
+        )
+
+
+def _training_data(found: Sequence[Outlook]) -> Iterator[str]:
+    """Where the rows come from that a task trains on: the folder's are often fewer than the Hub's."""
+    tasks = {each.cells[0].task["name"]: each.cells[0] for each in found}
+    for name, cell in tasks.items():
+        try:
+            yield f"Training data of {name}: {origin(cell.built_task(), 'train', cell.data_dir)}"
+        except AbsentError as error:
+            yield f"Training data of {name}: {error}"
 
 
 def _summary(found: Sequence[Outlook], jobs: int) -> str:

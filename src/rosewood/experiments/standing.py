@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from rosewood.errors import RunError
@@ -51,6 +53,17 @@ def _result(cell: Cell, folder: Path) -> CellResult | None:
 def _error(folder: Path) -> str:
     lines = (folder / ERROR).read_text(encoding="utf-8").strip().splitlines()
     return "\n".join([*lines[-_LAST_LINES:], f"Log: {folder.name}/{LOG}"])
+
+
+def finished_otherwise(found: Sequence[Standing]) -> list[Path]:
+    """Folders of finished cells that have the place of an unfinished one in the grid, and other settings or data."""
+    return [
+        result.parent
+        for each in found
+        if each.result is None
+        for result in each.folder.parent.glob(f"{escape(each.cell.place)}-*/{RESULT}")
+        if len(result.parent.name) == len(each.cell.name) and result.parent != each.folder
+    ]
 
 
 def doing(found: Standing) -> str:
