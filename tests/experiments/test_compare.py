@@ -260,6 +260,6 @@ def test_six_cells_killed_twice_end_with_the_same_tables(place: Place, tmp_path:
         assert process.exitcode == -signal.SIGKILL
         assert not (output / "results.json").exists()
     done = len(list(output.glob("*/result.json")))
-    assert 2 < done < 6 or done == 6  # the last kill may come after the last cell
+    assert done > 2  # all six, if the last kill comes after the last cell
     assert len(place.compare(output)[1]) == 6 - done
     assert tables(output) == tables(place.whole)

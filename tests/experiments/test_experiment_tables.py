@@ -70,6 +70,12 @@ def test_mean_and_drop_are_data_beside_what_a_paper_has(tmp_path: Path) -> None:
     header = [" ".join(name.split()) for name in grid.header]
     assert header[-4:] == ["mean 2 of 4 tasks", "paper mean", "drop 2 of 4 tasks", "paper drop"]
     assert grid.rows[1][header.index("drop 2 of 4 tasks")] == "28.0 ±1.7*"
+    intervals = grids_of(experiment, standings)[1]
+    low, high = drop.interval
+    assert [" ".join(name.split()) for name in intervals.header][-1] == "drop 2 of 4 tasks"
+    assert intervals.rows[1][-1] == f"{100 * low:.1f} to {100 * high:.1f}"
+    single = [each for each in standings if each.cell.seed == 0]
+    assert not any("intervals" in each.title for each in grids_of(experiment, single)), "they stand beside the figures"
 
 
 def test_roasts_improvement_and_rank_are_data_of_a_method_beside_what_a_paper_has(tmp_path: Path) -> None:

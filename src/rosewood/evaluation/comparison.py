@@ -21,6 +21,7 @@ from rosewood.evaluation.method_figures import (
     Figures,
     figures_by_method,
     is_summarised,
+    mean_of,
     over_seeds,
 )
 from rosewood.evaluation.predictions_file import correct_by_set
@@ -55,6 +56,27 @@ def methods_table(
     return _methods(methods, baseline, published or {})
 
 
+def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
+    """How sure the means of the table of methods are: their 95 % intervals, where there are several seeds."""
+    methods = by_method(runs)
+    values = figures_by_method(methods)
+    columns = _columns(values)
+    some = runs[0].evaluation
+    rows = [
+        [method, *(_interval(list(values[method].get(column, {}).values())) for column in columns)]
+        for method in methods
+    ]
+    header = ["method", *(_heading(some, column, methods) for column in columns)]
+    return Grid(
+        "95 % intervals of these means", header, rows, "In %, by Student's t over seeds; wide where they are few."
+    )
+
+
+def _interval(figures: Sequence[Figure]) -> str:
+    ends = mean_of(figures).interval if figures else None
+    return "-" if ends is None else " to ".join(map(percent, ends))
+
+
 def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
     """Refuse a baseline that is not among the methods."""
     if baseline is not None and baseline not in methods:
@@ -63,8 +85,7 @@ def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
 
 def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
     values = figures_by_method(methods)
-    columns = list(dict.fromkeys(column for found in values.values() for column in found))
-    columns.sort(key=SUMMARIES.__contains__)  # last; the others stay in their order
+    columns = _columns(values)
     marks = {} if baseline is None else _marks(values, baseline)
     improved, ranked = improvements(methods, baseline), ranks(methods)
     extra = list(dict.fromkeys(name for found in improved.values() for name in found))
@@ -84,6 +105,12 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
         header, keys = [*header, RANK], [*keys, RANK]
     grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks))
     return _beside(grid, keys, published) if published else grid
+
+
+def _columns(values: Figures) -> list[str]:
+    """Those of all methods; summaries are last, the others stay in their order."""
+    columns = dict.fromkeys(column for found in values.values() for column in found)
+    return sorted(columns, key=SUMMARIES.__contains__)
 
 
 def one_line(column: str) -> str:

@@ -76,7 +76,9 @@ def _width(grid: Grid, place: int) -> int:
 def _to_rich(grid: Grid, title: str | None) -> Table:
     table = Table(title=title and escape(title))
     for place, name in enumerate(grid.header):
-        table.add_column(escape(name), justify="left" if place < grid.texts else "right", no_wrap=place == 0)
+        table.add_column(
+            escape(name), justify="left" if place < grid.texts else "right", no_wrap=place == 0, overflow="fold"
+        )
     for row in grid.rows:
         table.add_row(*map(escape, row))
     return table

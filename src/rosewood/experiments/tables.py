@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rosewood.evaluation.comparison import Published, compared, methods_table, one_line
+from rosewood.evaluation.comparison import Published, compared, intervals_table, methods_table, one_line
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
 from rosewood.evaluation.method_figures import Figure, OverSeeds, figures_by_method, figures_of, mean_of, over_seeds
@@ -44,7 +44,7 @@ def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid
         several = len({run.seed for run in group.runs}) > 1
         grids = compared(group.runs, _baseline(experiment, group), _published(experiment, group))
         # Single runs against each other: better than nothing where there is one seed, too long where there are more.
-        for grid in grids[:1] if several else grids:
+        for grid in [grids[0], intervals_table(group.runs)] if several else grids:
             of = "" if len(experiment.models) == 1 else f", {group.model}"
             found.append(replace(grid, title=grid.title + of))
     return [*found, *_matched_grids(experiment, standings), *_failed_grids(standings)]
@@ -118,7 +118,7 @@ def save_tables(
     write(output / LATEX, "\n\n".join(map(to_latex, grids)) + "\n")
     write(output / CSV, _csv(comparison.figures))
     if comparison.matched:
-        write(output / MOMENTS, _moments_csv([each.result for each in standings if each.result is not None]))
+        write(output / MOMENTS, moments_csv([each.result for each in standings if each.result is not None]))
     _save_report(experiment, standings, output / REPORT, str(file or experiment.name))
     return comparison
 
@@ -269,7 +269,7 @@ def _csv(figures: Sequence[ComparedFigure]) -> str:
     return text.getvalue()
 
 
-def _moments_csv(results: Sequence[CellResult]) -> str:
+def moments_csv(results: Sequence[CellResult]) -> str:
     """One row a cell, moment and figure: how a run went; accuracies are shares, of distance see `Moment`."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
