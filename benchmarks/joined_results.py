@@ -41,8 +41,8 @@ def joined(kept: Comparison, new: Comparison) -> Comparison:
 
 
 def _by_place(kept: Sequence[Placed], new: Sequence[Placed], taken: set[str]) -> dict[Place, Placed]:
-    chosen = [*(each for each in kept if each.task not in taken), *(each for each in new if each.task in taken)]
-    return {_place(each): each for each in chosen}
+    found = {_place(each): each for each in kept if each.task not in taken}
+    return found | {_place(each): each for each in new if each.task in taken}
 
 
 def _place(each: ComparedCell | MatchedMoment) -> Place:

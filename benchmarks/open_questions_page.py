@@ -1,29 +1,36 @@
-"""Write docs/open-questions.md, and the results beside it, from what the small experiments on open questions have left.
+"""Write docs/open-questions.md, and the results beside it, from what keep_results.py has kept of the small experiments.
 
-python benchmarks/open_questions_page.py --results runs
+python benchmarks/keep_results.py runs/question-*-small
+python benchmarks/open_questions_page.py
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
-import shutil
+import tarfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from rosewood.evaluation.layout import to_markdown
 from rosewood.evaluation.statistics import t_interval
+from rosewood.experiments.cell import load_cell
+from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
-from rosewood.experiments.tables import MARKDOWN, MOMENTS, RESULTS
+from rosewood.experiments.grid import cells_of
+from rosewood.experiments.standing import Standing, standing
+from rosewood.experiments.tables import comparison_of, grids_of, moments_csv
 from rosewood.results import CellResult, Comparison
 
-PAGE = Path(__file__).parent.parent / "docs" / "open-questions.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "open-questions.md"
 OPENING = """# RoAST's open questions at a small scale
 
-RoAST leaves questions open, and `experiments/` has each of them as a file for GPUs and as a small one. The small ones
-run here, one of them not yet: MiniLM (22.7 M parameters), SST-2 with 960 training rows, three seeds, at most 300 test
+RoAST leaves questions open, and `experiments/` has each of them as a file for GPUs, and these four as small ones too,
+which were run: MiniLM (22.7 M parameters), SST-2 with 960 training rows, three seeds, at most 300 test
 rows and the 148 rows of AdvGLUE, one thread a process. The learning rate is vanilla's best in the pilot of
 [replication.md](replication.md), which saw validation rows only; no method was tuned by itself. They show what the
 tools measure, and what a small encoder does; RoBERTa on whole data sets may answer otherwise. This page is written by
@@ -33,8 +40,11 @@ tools measure, and what a small encoder does; RoBERTa on whole data sets may ans
 for question in random-importance masking-architecture word-level duration; do
   rosewood compare experiments/question-$question-small.yaml --jobs 2
 done
-python benchmarks/open_questions_page.py --results runs
+python benchmarks/keep_results.py runs/question-*-small
+python benchmarks/open_questions_page.py
 ```
+
+The last command alone writes this page from `experiments/results`, which has what every run has measured.
 
 Differences are in points of accuracy between runs of the same seed, which saw the same rows, with the 95 % interval of
 their mean (Student's t, not adjusted for how many there are). Where an interval holds zero, three seeds cannot tell.
@@ -87,8 +97,9 @@ QUESTIONS = {
         "zero, none of them both at the end and at matched accuracy. The one hint: at alpha 0.9 the paper's sharp "
         "masks (beta 10) are 2 to 3 points below soft ones on AdvGLUE either way. After equal steps all four are "
         "above vanilla (4.1 to 6.7 points on AdvGLUE, 3.7 to 4.8 with typos); the intervals on AdvGLUE are far too "
-        "wide to tell, with typos that of the mildest masks leaves out zero (3.5 to 6.0), and at matched accuracy "
-        "none does. Whether other architectures want other settings is open.",
+        "wide to tell, with typos that of the mildest masks leaves out zero (3.5 to 6.0; the star in the table is of "
+        "another test, which is not of pairs and is adjusted), and at matched accuracy none does. Whether other "
+        "architectures want other settings is open.",
     ),
     "word-level": Question(
         "Embeddings or words: what to perturb?",
@@ -129,56 +140,76 @@ OVER_TIME = {
 }
 
 
+class Measured(NamedTuple):
+    """What an experiment has left: all figures, the finished cells, and its tables in Markdown."""
+
+    comparison: Comparison
+    results: Sequence[CellResult]
+    tables: str
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("runs"), help="holds the folders of the experiments")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    given = parser.parse_args()
-    given.page.write_text(page(given.results), encoding="utf-8")
-    for question in QUESTIONS:
-        for file in (RESULTS, MOMENTS):
-            found = _folder(given.results, question) / file
-            if found.exists():
-                shutil.copyfile(found, given.page.with_name(_kept(question, file)))
+    found = {question: measured(question) for question in QUESTIONS}
+    PAGE.write_text(page(found), encoding="utf-8")
+    for question, each in found.items():
+        if each is not None:
+            each.comparison.save(PAGE.with_name(_results_file(question)))
+            PAGE.with_name(_moments_file(question)).write_text(moments_csv(each.results), encoding="utf-8")
 
 
-def page(results: Path) -> str:
+def measured(question: str) -> Measured | None:
+    """What was kept of a question's cells; None if nothing was. No data are needed: a cell says what it was made of."""
+    name = f"question-{question}-small"
+    archive = ROOT / "experiments" / "results" / f"{name}.tar.xz"
+    if not archive.exists():
+        return None
+    experiment = read_experiment(ROOT / "experiments" / f"{name}.yaml")
+    with TemporaryDirectory() as folder, tarfile.open(archive) as kept:
+        kept.extractall(folder, filter="data")
+        cells = [load_cell(file.parent) for file in Path(folder, name).glob("*/cell.json")]
+        by_place = {cell.place: standing(cell, Path(folder, name)) for cell in cells}
+    found = [
+        by_place.get(cell.place, Standing(cell, Path(cell.name), None, None, begun=False))
+        for cell in cells_of(experiment)
+    ]
+    results = [each.result for each in found if each.result is not None]
+    return Measured(
+        comparison_of(experiment, found), results, "\n\n".join(map(to_markdown, grids_of(experiment, found)))
+    )
+
+
+def page(found: Mapping[str, Measured | None]) -> str:
     """The whole page; a question that has not been run says so."""
-    return "\n".join([OPENING, *(_section(results, question) for question in QUESTIONS)])
+    return "\n".join([OPENING, *(_section(question, found.get(question)) for question in QUESTIONS)])
 
 
-def _folder(results: Path, question: str) -> Path:
-    return results / f"question-{question}-small"
+def _results_file(question: str) -> str:
+    return f"open-question-{question}.json"
 
 
-def _kept(question: str, file: str) -> str:
-    """What a file of results is called beside the page."""
-    return f"open-question-{question}{'' if file == RESULTS else '-moments'}{Path(file).suffix}"
+def _moments_file(question: str) -> str:
+    return f"open-question-{question}-moments.csv"
 
 
-def _section(runs: Path, question: str) -> str:
+def _section(question: str, found: Measured | None) -> str:
     title, words, pairs, answer = QUESTIONS[question]
-    folder = _folder(runs, question)
-    if not (folder / RESULTS).exists():
+    if found is None:
         return f"## {title}\n\n{words} Not run yet.\n"
-    comparison = Comparison.load(folder / RESULTS)
-    finished = [cell for cell in comparison.cells if cell.state == "finished"]
-    results = [CellResult.load(folder / cell.name / "result.json") for cell in finished]
-    files = " and ".join(f"[{name}]({name})" for name in (_kept(question, file) for file in (RESULTS, MOMENTS)))
-    _, tables = (folder / MARKDOWN).read_text(encoding="utf-8").split("\n", 1)  # without its own title
+    finished = sum(cell.state == "finished" for cell in found.comparison.cells)
+    files = " and ".join(f"[{name}]({name})" for name in (_results_file(question), _moments_file(question)))
     parts = [
         f"## {title}",
-        f"{words} {len(finished)} of {len(comparison.cells)} runs are finished: {files}.",
+        f"{words} {finished} of {len(found.comparison.cells)} runs are finished: {files}.",
         answer,
         "Differences at the end of training:",
-        _differences([gains_at_end(comparison.figures, *pair) for pair in pairs], pairs),
+        _differences([gains_at_end(found.comparison.figures, *pair) for pair in pairs], pairs),
         "At matched clean accuracy, each pair by itself: both at their first measured moment that reaches the lower of "
         "their two final validation accuracies:",
-        _differences([gains_at_match(results, *pair) for pair in pairs], pairs),
-        tables.strip(),
+        _differences([gains_at_match(found.results, *pair) for pair in pairs], pairs),
+        found.tables,
     ]
-    if question == "duration" and (folder / MOMENTS).exists():
-        parts.append(_over_time(folder / MOMENTS))
+    if question == "duration":
+        parts.append(_over_time(moments_csv(found.results)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -200,12 +231,11 @@ def _with_interval(gains: Sequence[float]) -> str:
     return f"{fmean(gains):+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _over_time(moments: Path) -> str:
+def _over_time(moments: str) -> str:
     """For each figure, one row a method, one column a moment: means and deviations over seeds."""
     values: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    with moments.open(encoding="utf-8", newline="") as lines:
-        for line in csv.DictReader(lines):
-            values[line["figure"], line["label"], int(line["step"])].append(100 * float(line["value"]))
+    for line in csv.DictReader(moments.splitlines()):
+        values[line["figure"], line["label"], int(line["step"])].append(100 * float(line["value"]))
     labels = list(dict.fromkeys(label for _, label, _ in values))
     steps = sorted({step for _, _, step in values})
     parts = []

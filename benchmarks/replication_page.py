@@ -9,18 +9,18 @@ are in replication_page.md.
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from joined_results import ADVERSARIAL, joined
+from scipy.stats import ttest_1samp
 
 from rosewood.evaluation.comparison import LEVEL
 from rosewood.evaluation.layout import Grid, to_markdown
 from rosewood.evaluation.method_figures import SUMMARIES
-from rosewood.evaluation.statistics import t_interval
+from rosewood.evaluation.statistics import holm, t_interval
 from rosewood.evaluation.table import percent
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import read_experiment
@@ -49,7 +49,8 @@ READING = """\
 - Paper: as published, of RoBERTa base; unknown: not reported, or not at hand."""
 INTERVALS = (
     "Points of accuracy; differences of runs of the same seed, which saw the same rows, with the 95 % interval of "
-    "their mean (Student's t, not adjusted for how many there are)."
+    "their mean (Student's t, not adjusted for how many there are). p: that a method gains nothing on AdvGLUE (the "
+    "t-test of pairs, two-sided, Holm-adjusted for the methods of a table)."
 )
 
 
@@ -57,7 +58,10 @@ class OfMoments(ResultFile):
     """What the page says of the course of training, for which it takes the cells themselves."""
 
     pairs: dict[str, dict[str, list[str]]]
-    """Tasks -> method -> seeds, and its differences from vanilla on clean rows and on AdvGLUE at matched accuracy."""
+    """Tasks -> method -> seeds, and its differences from vanilla on clean rows and on AdvGLUE at matched accuracy.
+
+    Of tasks whose mean is taken all cells must be at hand together.
+    """
     step_seconds: dict[str, dict[str, float]]
     """Task -> method -> seconds of a step, of its quickest stretch."""
 
@@ -69,22 +73,30 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     given = parser.parse_args()
     if (given.pilot / RESULTS).exists():
-        shutil.copyfile(given.pilot / RESULTS, given.docs / KEPT_PILOT)
+        keep_pilot(given.pilot, given.docs)
     if (given.results / RESULTS).exists():
         keep(given.results, given.docs)
     (given.docs / PAGE).write_text(page(given.docs), encoding="utf-8")
 
 
+def keep_pilot(pilot: Path, docs: Path) -> None:
+    """Bring a pilot into docs/, unless more of its runs are finished there."""
+    new, kept = Comparison.load(pilot / RESULTS), _load(docs / KEPT_PILOT)
+    if kept is None or _finished(new) >= _finished(kept):
+        new.save(docs / KEPT_PILOT)
+
+
 def keep(results: Path, docs: Path) -> None:
     """Bring a folder's finished tasks into the figures that the page is made of."""
     new, kept = Comparison.load(results / RESULTS), _load(docs / KEPT)
+    comparison = new if kept is None else joined(kept, new)
     measured = [CellResult.load(results / each.name / "result.json") for each in new.cells if each.state == "finished"]
     before = _moments(docs)
     groups = {", ".join(group): _matched_pairs(measured, _methods(new), group) for group in _groups(new)}
     OfMoments(
         pairs=before.pairs | groups, step_seconds=before.step_seconds | _step_seconds(measured, _finished_tasks(new))
     ).save(docs / KEPT_MOMENTS)
-    (new if kept is None else joined(kept, new)).save(docs / KEPT)
+    comparison.save(docs / KEPT)
 
 
 def page(docs: Path, experiments: Path = ROOT / "experiments") -> str:
@@ -224,11 +236,18 @@ def _methods(comparison: Comparison) -> list[str]:
 
 
 def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str], tasks: Sequence[str]) -> str:
-    rows = [["method", "seeds", "clean", "AdvGLUE", "AdvGLUE, paper"], ["---", *["---:"] * 4]]
-    for label in methods:
-        sides = _sides(gains_at_end(figures, label, "vanilla"), tasks)
-        rows.append([label, _seeds(sides), *map(_with_interval, sides), _published_gain(figures, label, tasks)])
+    rows = [["method", "seeds", "clean", "AdvGLUE", "p", "AdvGLUE, paper"], ["---", *["---:"] * 5]]
+    gained = {label: _sides(gains_at_end(figures, label, "vanilla"), tasks) for label in methods}
+    adjusted = holm({label: p for label, (_, gains) in gained.items() if (p := _p_of_no_gain(gains)) is not None})
+    for label, sides in gained.items():
+        shown = f"{adjusted[label]:.2f}" if label in adjusted else "-"
+        rows.append([label, _seeds(sides), *map(_with_interval, sides), shown, _published_gain(figures, label, tasks)])
     return _markdown(rows)
+
+
+def _p_of_no_gain(gains: Sequence[float]) -> float | None:
+    """Of the t-test of pairs, two-sided; None where the seeds do not differ."""
+    return float(ttest_1samp(gains, 0).pvalue) if len(set(gains)) > 1 else None
 
 
 def _matched_pairs(results: Sequence[CellResult], methods: Sequence[str], tasks: Sequence[str]) -> dict[str, list[str]]:
@@ -349,8 +368,11 @@ def _mean_and_deviation(figure: ComparedFigure | None) -> str:
 
 
 def _standing(comparison: Comparison) -> str:
-    finished = sum(cell.state == "finished" for cell in comparison.cells)
-    return f"{finished} of {len(comparison.cells)} runs are finished."
+    return f"{_finished(comparison)} of {len(comparison.cells)} runs are finished."
+
+
+def _finished(comparison: Comparison) -> int:
+    return sum(cell.state == "finished" for cell in comparison.cells)
 
 
 def _step_seconds(results: Sequence[CellResult], tasks: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from replication_page import keep, page
+from replication_page import keep, keep_pilot, page
+from scipy.stats import ttest_1samp
 
 from rosewood.evaluation.statistics import t_interval
 from rosewood.results import (
@@ -124,7 +125,8 @@ def test_differences_are_of_equal_seeds_and_finished_tasks_and_have_intervals(tm
 
     found = differences("two tasks", sst2="finished", qqp="finished", rte="interrupted")
     low, high = t_interval([100 * each for each in gains.values()])
-    row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) | +15.0 |"
+    p = ttest_1samp(list(gains.values()), 0).pvalue  # one method: nothing to adjust for
+    row = f"| rose-second | 3 | +0.0 (+0.0 to +0.0) | +6.0 ({low:+.1f} to {high:+.1f}) | {p:.2f} | +15.0 |"
     assert "**Mean over sst2, qqp**" in found and "**rte**" not in found and row in found.replace("-0.0", "+0.0")
     assert differences("none", sst2="interrupted").strip() == "No task is finished yet."
     learnt, rte = differences("rte", sst2="finished", rte="finished").split("**rte**")
@@ -163,6 +165,33 @@ def test_what_was_kept_of_other_tasks_stays(tmp_path: Path) -> None:
     assert "4 of 4 runs are finished." in both
     assert both.count("| rose-second | 0 | -10.0 | - |") == 2, "pairs of the first, whose cells are not there any more"
     assert "| method | sst2 | rte |" in both.split("## Seconds")[1]
+
+
+def test_results_of_other_cells_and_fewer_runs_of_a_pilot_change_nothing(tmp_path: Path) -> None:
+    def write(folder: str, name: str, *states: CellState) -> None:
+        cells = [
+            ComparedCell(name=f"{name}{place}", label="vanilla", task=f"t{place}", model="minilm", seed=0, state=state)
+            for place, state in enumerate(states)
+        ]
+        for each in cells:
+            result("vanilla", each.task, 0.9).save(tmp_path / folder / each.name / "result.json")
+        Comparison(experiment="x", baseline=None, figures=[], cells=cells).save(tmp_path / folder / "results.json")
+
+    docs = tmp_path / "docs"
+    write("first", "a", "finished", "finished")
+    keep(tmp_path / "first", docs)
+    keep_pilot(tmp_path / "first", docs)
+    before = {file.name: file.read_bytes() for file in docs.iterdir()}
+    write("other", "b", "finished", "finished")
+    with pytest.raises(SystemExit, match="settings or data have changed"):
+        keep(tmp_path / "other", docs)
+    write("fewer", "c", "finished", "waiting")
+    keep_pilot(tmp_path / "fewer", docs)
+    assert {file.name: file.read_bytes() for file in docs.iterdir()} == before
+    keep_pilot(tmp_path / "other", docs)
+    assert {file.name for file in docs.iterdir() if file.read_bytes() != before[file.name]} == {
+        "replication-pilot.json"
+    }
 
 
 def test_tables_have_deviations_stars_the_papers_figures_and_the_moments_of_a_match(tmp_path: Path) -> None:
