@@ -60,9 +60,11 @@ def _joined_figures(
     shared = [task for task in tasks if all(task in map(_task, ours) for ours in by_label.values())]
     found: list[ComparedFigure] = []
     for label, ours in by_label.items():
-        published = {each.figure: each.published for each in kept if each.label == label}
+        published = {each.figure: each.published for each in [*kept, *new] if each.label == label}
         found += [*ours, *_summaries(ours, shared, published)]
-    return found if order.baseline is None else _tested(found, order.baseline)
+    if order.baseline is None or not by_label.get(order.baseline):
+        return found
+    return _tested(found, order.baseline)
 
 
 def _labels(comparison: Comparison) -> list[str]:

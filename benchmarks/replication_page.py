@@ -2,27 +2,28 @@
 
 python benchmarks/replication_page.py --pilot runs/replication-pilot --results runs/replication
 
-Tasks that a folder has not finished stay as docs/ has them; without folders the page alone is written again. Its words
-are in replication_page.md.
+Tasks that a folder has not finished stay as docs/ has them; without either option the page alone is written again. Its
+words are in replication_page.md.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from joined_results import ADVERSARIAL, joined
+from page_tables import markdown, with_interval
 from scipy.stats import ttest_1samp
 
 from rosewood.evaluation.comparison import LEVEL
 from rosewood.evaluation.layout import Grid, to_markdown
 from rosewood.evaluation.method_figures import SUMMARIES
-from rosewood.evaluation.statistics import holm, t_interval
+from rosewood.evaluation.statistics import holm
 from rosewood.evaluation.table import percent
-from rosewood.experiments.cell import Cell
+from rosewood.experiments.cell import RESULT, Cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.grid import cells_of
@@ -49,18 +50,18 @@ READING = """\
 - Paper: as published, of RoBERTa base; unknown: not reported, or not at hand."""
 INTERVALS = (
     "Points of accuracy; differences of runs of the same seed, which saw the same rows, with the 95 % interval of "
-    "their mean (Student's t, not adjusted for how many there are). p: that a method gains nothing on AdvGLUE (the "
-    "t-test of pairs, two-sided, Holm-adjusted for the methods of a table)."
+    "their mean (Student's t, not adjusted for how many there are). p: of a difference on "
+    "AdvGLUE as far from zero as this, if there were none (the t-test of pairs, Holm-adjusted for the methods)."
 )
 
 
-class OfMoments(ResultFile):
+class CourseOfTraining(ResultFile):
     """What the page says of the course of training, for which it takes the cells themselves."""
 
     pairs: dict[str, dict[str, list[str]]]
     """Tasks -> method -> seeds, and its differences from vanilla on clean rows and on AdvGLUE at matched accuracy.
 
-    Of tasks whose mean is taken all cells must be at hand together.
+    As the page says them: of three tasks nothing else was kept when their cells were lost.
     """
     step_seconds: dict[str, dict[str, float]]
     """Task -> method -> seconds of a step, of its quickest stretch."""
@@ -68,13 +69,13 @@ class OfMoments(ResultFile):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pilot", type=Path, default=Path("runs/replication-pilot"))
-    parser.add_argument("--results", type=Path, default=Path("runs/replication"))
+    parser.add_argument("--pilot", type=Path, help="what the pilot has written")
+    parser.add_argument("--results", type=Path, help="what the replication has written")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     given = parser.parse_args()
-    if (given.pilot / RESULTS).exists():
+    if given.pilot is not None:
         keep_pilot(given.pilot, given.docs)
-    if (given.results / RESULTS).exists():
+    if given.results is not None:
         keep(given.results, given.docs)
     (given.docs / PAGE).write_text(page(given.docs), encoding="utf-8")
 
@@ -90,10 +91,10 @@ def keep(results: Path, docs: Path) -> None:
     """Bring a folder's finished tasks into the figures that the page is made of."""
     new, kept = Comparison.load(results / RESULTS), _load(docs / KEPT)
     comparison = new if kept is None else joined(kept, new)
-    measured = [CellResult.load(results / each.name / "result.json") for each in new.cells if each.state == "finished"]
+    measured = [CellResult.load(results / each.name / RESULT) for each in new.cells if each.state == "finished"]
     before = _moments(docs)
     groups = {", ".join(group): _matched_pairs(measured, _methods(new), group) for group in _groups(new)}
-    OfMoments(
+    CourseOfTraining(
         pairs=before.pairs | groups, step_seconds=before.step_seconds | _step_seconds(measured, _finished_tasks(new))
     ).save(docs / KEPT_MOMENTS)
     comparison.save(docs / KEPT)
@@ -116,9 +117,9 @@ def _load(file: Path) -> Comparison | None:
     return Comparison.load(file) if file.exists() else None
 
 
-def _moments(docs: Path) -> OfMoments:
+def _moments(docs: Path) -> CourseOfTraining:
     file = docs / KEPT_MOMENTS
-    return OfMoments.load(file) if file.exists() else OfMoments(pairs={}, step_seconds={})
+    return CourseOfTraining.load(file) if file.exists() else CourseOfTraining(pairs={}, step_seconds={})
 
 
 def _pilot(comparison: Comparison) -> str:
@@ -129,7 +130,7 @@ def _pilot(comparison: Comparison) -> str:
     for task, found in by_task.items():
         best = {_best(found, "vanilla"), _best(found, "rose")}
         rows.append([task, *(_cell(found.get(label), label in best) for label in labels)])
-    return f"{_standing(comparison)} Validation accuracy in %, one seed.\n\n{_markdown(rows)}"
+    return f"{_standing(comparison)} Validation accuracy in %, one seed.\n\n{markdown(rows)}"
 
 
 def _validated(comparison: Comparison) -> dict[str, dict[str, float]]:
@@ -176,11 +177,11 @@ def _settings(experiments: Path, pilot: Comparison | None) -> str:
         rows.append([label, *(str(chosen[label, task]) for task in tasks)])
     words = "Learning rate and, for ROSE, `keep_quantile`"
     if pilot is None:
-        return f"**No pilot has chosen these.** {words}.\n\n{_markdown(rows)}"
+        return f"**No pilot has chosen these.** {words}.\n\n{markdown(rows)}"
     found = _found(pilot, _chosen(experiments / "replication-pilot.yaml"))
     other = [f"{label} on {task}" for (label, task), each in chosen.items() if each != found.get(_family(task, each))]
     verdict = f"**Not what the pilot found: {', '.join(other)}.**" if other else "All are what the pilot found."
-    return f"{words}. {verdict}\n\n{_markdown(rows)}"
+    return f"{words}. {verdict}\n\n{markdown(rows)}"
 
 
 def _chosen(experiment: Path) -> dict[tuple[str, str], Chosen]:
@@ -202,7 +203,7 @@ def _family(task: str, chosen: Chosen) -> tuple[str, str]:
     return task, "vanilla" if chosen.keep_quantile is None else "rose"
 
 
-def _differences(comparison: Comparison, moments: OfMoments) -> str:
+def _differences(comparison: Comparison, moments: CourseOfTraining) -> str:
     """What each method has over vanilla, seed by seed: over the tasks that vanilla learns, and on each other one."""
     parts = [_differences_on(comparison, moments, group) for group in _groups(comparison)]
     return "\n\n".join([INTERVALS, *parts]) if parts else "No task is finished yet."
@@ -214,7 +215,7 @@ def _groups(comparison: Comparison) -> list[list[str]]:
     return [group for group in groups if group]
 
 
-def _differences_on(comparison: Comparison, moments: OfMoments, tasks: Sequence[str]) -> str:
+def _differences_on(comparison: Comparison, moments: CourseOfTraining, tasks: Sequence[str]) -> str:
     parts = [
         f"**{'Mean over ' if len(tasks) > 1 else ''}{', '.join(tasks)}**",
         "After equal steps, and what the paper's RoBERTa base has on AdvGLUE:",
@@ -226,7 +227,7 @@ def _differences_on(comparison: Comparison, moments: OfMoments, tasks: Sequence[
     parts += [
         "At matched accuracy, each method with vanilla alone: both at their first measured moment that reaches the "
         "lower of their two final validation accuracies:",
-        _markdown(rows) if pairs else NOT_RUN,
+        markdown(rows) if pairs else "Unknown: the cells of these tasks were never at hand together.",
     ]
     return "\n\n".join(parts)
 
@@ -241,8 +242,8 @@ def _after_equal_steps(figures: Sequence[ComparedFigure], methods: Sequence[str]
     adjusted = holm({label: p for label, (_, gains) in gained.items() if (p := _p_of_no_gain(gains)) is not None})
     for label, sides in gained.items():
         shown = f"{adjusted[label]:.2f}" if label in adjusted else "-"
-        rows.append([label, _seeds(sides), *map(_with_interval, sides), shown, _published_gain(figures, label, tasks)])
-    return _markdown(rows)
+        rows.append([label, _seeds(sides), *map(with_interval, sides), shown, _published_gain(figures, label, tasks)])
+    return markdown(rows)
 
 
 def _p_of_no_gain(gains: Sequence[float]) -> float | None:
@@ -253,7 +254,7 @@ def _p_of_no_gain(gains: Sequence[float]) -> float | None:
 def _matched_pairs(results: Sequence[CellResult], methods: Sequence[str], tasks: Sequence[str]) -> dict[str, list[str]]:
     of_tasks = [each for each in results if each.task in tasks]
     sides = {label: _sides(gains_at_match(of_tasks, label, "vanilla"), tasks) for label in methods}
-    return {label: [_seeds(found), *map(_with_interval, found)] for label, found in sides.items()}
+    return {label: [_seeds(found), *map(with_interval, found)] for label, found in sides.items()}
 
 
 def _sides(gains: Gains, tasks: Sequence[str]) -> list[list[float]]:
@@ -287,17 +288,10 @@ def _over_tasks(gains: Gains, names: Sequence[str]) -> list[float]:
     return [100 * fmean(gains[name][seed] for name in names) for seed in sorted(seeds)]
 
 
-def _with_interval(gains: list[float]) -> str:
-    if len(gains) < 2:
-        return "-" if not gains else f"{gains[0]:+.1f}"
-    low, high = t_interval(gains)
-    return f"{fmean(gains):+.1f} ({low:+.1f} to {high:+.1f})"
-
-
 def _tables(comparison: Comparison) -> str:
     """For the summary and for each task, its figures after equal steps and at matched clean accuracy."""
     tasks = list(dict.fromkeys(cell.task for cell in comparison.cells))
-    sets = {"Over the tasks": list(SUMMARIES)} | {
+    sets = {f"Over {', '.join(_shared_tasks(comparison))}": list(SUMMARIES)} | {
         f"On {task}": [task, ADVERSARIAL + task, f"worst group {task}", f"gap {task}"] for task in tasks
     }
     grids = [
@@ -309,6 +303,13 @@ def _tables(comparison: Comparison) -> str:
         )
     ]
     return "\n\n".join([_standing(comparison), READING, *(to_markdown(grid) for grid in grids if grid.rows)])
+
+
+def _shared_tasks(comparison: Comparison) -> list[str]:
+    """Those that every method has figures of, and that its mean and drop are over."""
+    figures = {(each.label, each.figure) for each in comparison.figures}
+    labels, tasks = ({getattr(cell, key): None for cell in comparison.cells} for key in ("label", "task"))
+    return [task for task in tasks if all((label, task) in figures for label in labels)]
 
 
 def _at_end(title: str, figures: Sequence[ComparedFigure], names: Sequence[str]) -> Grid:
@@ -385,7 +386,7 @@ def _step_seconds(results: Sequence[CellResult], tasks: Sequence[str]) -> dict[s
     return found
 
 
-def _seconds(moments: OfMoments) -> str:
+def _seconds(moments: CourseOfTraining) -> str:
     """Seconds of an optimiser step of each method on each task: the least busy stretch of all its runs."""
     tasks = moments.step_seconds
     rows = [["method", *tasks], ["---", *["---:"] * len(tasks)]]
@@ -393,11 +394,7 @@ def _seconds(moments: OfMoments) -> str:
         rows.append([label, *(f"{found[label]:.2f}" if label in found else "-" for found in tasks.values())])
     words = "Seconds of an optimiser step on one core: the median of a stretch of training, of the quickest stretch."
     passes = "RoAST and Child-Tuning-D pass once over their training rows before the first step; that is not in here."
-    return f"{words} {passes} Two processes ran at a time.\n\n{_markdown(rows)}"
-
-
-def _markdown(rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{words} {passes} Two processes ran at a time.\n\n{markdown(rows)}"
 
 
 if __name__ == "__main__":

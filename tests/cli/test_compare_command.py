@@ -12,8 +12,11 @@ from transformers import BertConfig, BertForSequenceClassification
 from cli.conftest import Rosewood
 from rosewood.experiments import local, outlook
 from rosewood.experiments.experiment import read_experiment
+from rosewood.experiments.grid import cells_of
 from rosewood.experiments.local import LocalEngine
-from tiny_experiment import InThisProcess, write_data, write_experiment
+from rosewood.experiments.standing import finished_otherwise, standing
+from rosewood.results import CellResult, Evaluation
+from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
 from tiny_text import tiny_tokenizer
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent.parent / "experiments").glob("*.yaml"))
@@ -43,7 +46,7 @@ def test_a_plan_measures_what_is_here_and_says_what_is_not(rosewood: Rosewood, t
     file.write_text(yaml.safe_dump(raw))
     output = tmp_path / "out"
     printed = rosewood("compare", file, "--plan", "--data-dir", data, "-o", output, code=1)
-    here, hub, flat = (_rows(part) for part in re.split("tiny, (?:some-model|flat)", printed))
+    here, hub, flat = (_rows(part) for part in re.split("model: (?:some-model|flat)", printed))
     assert here["vanilla"][2:5] == ["2", "0", "10"] and here["vanilla"][5].startswith("0:")
     assert [row[5] for row in hub.values()] == ["unknown"] * 3 and "\nmodel on the Hub\n" in printed
     assert flat["vanilla"][5].startswith("0:") and flat["rose-second"][5] == "unknown"
@@ -71,15 +74,39 @@ def test_finished_cells_of_other_data_are_named_and_no_table_takes_the_place_of_
     data, output = write_data(tmp_path / "data"), tmp_path / "out"
     file = write_experiment(tmp_path, recipes=["vanilla"], seeds=[0, 1], attacks=[])
     monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: InThisProcess().run(folders))
-    assert "are not among" not in rosewood("compare", file, "-o", output, "--data-dir", data)
+    assert "Looking in" not in rosewood("compare", file, "-o", output, "--data-dir", data)
     before = {each.name: each.read_bytes() for each in output.iterdir() if each.is_file()}
-    shown = " ".join(rosewood("compare", file, "-o", output, "--table", code=1).split())
-    assert "2 finished cells in" in shown and "No cell of these is finished, and no table is written" in shown
+    seen = "2 finished cells there have other settings or data"
+    shown = rosewood("compare", file, "-o", output, "--table", code=1)
+    assert seen in shown and "none of the 2 cells" in shown and "no table is written" in " ".join(shown.split())
+    assert seen in rosewood("compare", file, "-o", output, "--plan")
+    assert seen in rosewood("compare", file, "-o", output, code=1), "the data are missing"
     assert {each.name: each.read_bytes() for each in output.iterdir() if each.is_file()} == before
     write_experiment(tmp_path, recipes=["vanilla"], seeds=[0, 1, 2], attacks=[], max_length=12)
-    shown = " ".join(rosewood("compare", file, "-o", output, "--data-dir", data).split())
-    assert "2 finished cells in" in shown and "3 of 3 cells are finished" in shown
-    assert "are not among" not in rosewood("compare", file, "-o", output, "--data-dir", data)
+    shown = rosewood("compare", file, "-o", output, "--data-dir", data)
+    assert seen in shown and "3 of 3 cells are finished" in shown
+    assert "Looking in" not in rosewood("compare", file, "-o", output, "--data-dir", data)
+
+
+def test_cells_of_the_file_and_damaged_results_are_not_taken_for_others(tmp_path: Path) -> None:
+    """Models that share the last part of their name share the beginnings of their cells' names."""
+    experiment = tiny_experiment(
+        tmp_path, recipes=["vanilla"], seeds=[0], models=["one/m", "other/m"], attacks=[], baseline=None
+    )
+    first, second = cells_of(experiment)
+    assert first.place == second.place
+    measured = Evaluation(model="m", task="tiny", seed=0, sets=[], size=None, max_length=16, typo_rate=None, missing=[])
+    result = CellResult(
+        fingerprint=first.fingerprint, label="vanilla", task="tiny", model="one/m", seed=0, steps=9,
+        validation_accuracy=0.7, training_seconds=None, data={}, evaluation=measured,
+    )  # fmt: skip
+    result.save(tmp_path / first.name / "result.json")
+    (tmp_path / f"{first.place}-00000000").mkdir()
+    (tmp_path / f"{first.place}-00000000" / "result.json").write_text("broken")
+    found = [standing(cell, tmp_path) for cell in (first, second)]
+    assert found[0].result is not None and found[1].result is None and finished_otherwise(found) == []
+    result.save(tmp_path / f"{first.place}-00000001" / "result.json")
+    assert finished_otherwise(found) == [tmp_path / f"{first.place}-00000001"]
 
 
 def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(

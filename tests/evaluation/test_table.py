@@ -146,6 +146,13 @@ def test_wide_tables_are_folded_and_lose_nothing() -> None:
     assert [len(part.header) for part in narrow] == [2] * 12
 
 
+def test_long_text_is_broken_and_not_cut() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(Folded(Grid("Failed", ["cell", "why"], [["q" * 60, "Log: " + "x" * 70]], texts=2)))
+    printed = console.export_text()
+    assert (printed.count("q"), printed.count("x")) == (60, 70) and "…" not in printed
+
+
 def test_a_wide_table_is_several_in_markdown() -> None:
     grid = Grid("Title", ["method", *(f"set {place}" for place in range(30))], [["vanilla", *["90.0"] * 30]], "In %.")
     title, *tables, caption = to_markdown(grid).split("\n\n")

@@ -74,6 +74,8 @@ def test_mean_and_drop_are_data_beside_what_a_paper_has(tmp_path: Path) -> None:
     low, high = drop.interval
     assert [" ".join(name.split()) for name in intervals.header][-1] == "drop 2 of 4 tasks"
     assert intervals.rows[1][-1] == f"{100 * low:.1f} to {100 * high:.1f}"
+    fewer = [each for each in standings if each.cell.seed == 0 or each.cell.label == "vanilla"]
+    assert set(grids_of(experiment, fewer)[1].rows[1][1:]) == {"-"}, "a single run has no spread over seeds"
     single = [each for each in standings if each.cell.seed == 0]
     assert not any("intervals" in each.title for each in grids_of(experiment, single)), "they stand beside the figures"
 

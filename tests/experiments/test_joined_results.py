@@ -74,6 +74,9 @@ def test_joined_tasks_say_what_all_of_them_run_together_say(experiment: Experime
     assert joined(comparison(experiment, {"sst2", "qqp"}), comparison(experiment, {"rte"})) == whole
     assert joined(comparison(experiment, {"rte"}), comparison(experiment, {"sst2", "qqp"})) == whole
     assert joined(whole, whole) == whole
+    assert joined(comparison(experiment, set()), whole) == whole
+    assert joined(comparison(experiment, {"sst2"}, but="smart-sst2"), whole) == whole
+    assert joined(comparison(experiment, set()), comparison(experiment, set())).figures == []
 
 
 def test_a_task_that_ran_again_replaces_all_that_was_kept_of_it(experiment: Experiment) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from open_questions_page import PAGE, QUESTIONS, Measured, measured, page
 
 from rosewood.evaluation.statistics import t_interval
+from rosewood.experiments.tables import moments_csv
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, Evaluation, Moment, SetResult
 from rosewood.results.experiment import CellState
 
@@ -92,3 +93,5 @@ def test_the_page_is_what_was_kept_of_the_experiments() -> None:
     for question, each in found.items():
         kept = Comparison.load(Path(PAGE).with_name(f"open-question-{question}.json"))
         assert each is not None and each.comparison == kept
+        moments = Path(PAGE).with_name(f"open-question-{question}-moments.csv").read_text(encoding="utf-8")
+        assert moments_csv(each.results) == moments

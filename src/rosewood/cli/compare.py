@@ -72,6 +72,15 @@ def compare(
     experiment = read_experiment(file)
     chosen = _engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
+    from rosewood.experiments.compare import compare as run_experiment
+    from rosewood.experiments.compare import output_of, tables_of
+    from rosewood.experiments.grid import cells_of
+    from rosewood.experiments.standing import finished_otherwise, standing
+
+    folder, cells = output_of(experiment, output), cells_of(experiment, data_dir)
+    found = [standing(cell, folder) for cell in cells]
+    if others := finished_otherwise(found):
+        console.print(_of_others(others), highlight=False, markup=False, soft_wrap=True)
     if plan:
         from rosewood.experiments.outlook import show_plan
 
@@ -79,25 +88,17 @@ def compare(
             raise typer.Exit(1)
         return
     from rosewood.evaluation.layout import Folded
-    from rosewood.experiments.compare import compare as run_experiment
-    from rosewood.experiments.compare import output_of
-    from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.standing import finished_otherwise, standing
-    from rosewood.experiments.tables import grids_of, save_tables
+    from rosewood.experiments.tables import grids_of
 
-    folder = output_of(experiment, output)
-    found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
-    if others := finished_otherwise(found):
-        words = _of_others(others, len(found))
-        if table and not any(each.result for each in found):
-            raise ExperimentError(f"{words} No cell of these is finished, and no table is written.")
-        console.print(words, highlight=False, markup=False)
+    if table and others and not any(each.result for each in found):
+        raise ExperimentError(f"none of the {len(found)} cells of {file} is finished: no table is written.")
     if table:
-        comparison = save_tables(experiment, found, folder, file)
+        comparison = tables_of(experiment, found, folder, file)
     else:
         with resumable(console):
             comparison = run_experiment(file, folder, data_dir, chosen, console)
-    for grid in grids_of(experiment, [standing(cell, folder) for cell in cells_of(experiment, data_dir)]):
+        found = [standing(cell, folder) for cell in cells]
+    for grid in grids_of(experiment, found):
         console.print(Folded(grid))
     for note in experiment.notes:
         console.print(f"- {note}", highlight=False, markup=False)
@@ -107,11 +108,12 @@ def compare(
         raise typer.Exit(1)
 
 
-def _of_others(others: Sequence[Path], cells: int) -> str:
+def _of_others(others: Sequence[Path]) -> str:
+    are = "1 finished cell there has" if len(others) == 1 else f"{len(others)} finished cells there have"
     return (
-        f"{len(others)} finished cells in {others[0].parent} are not among the {cells} of this file: they have other "
-        f"settings or data, such as {others[0].name}. If they should count, give the file and the --data-dir (or "
-        "ROSEWOOD_DATA) that they were run with."
+        f"Looking in {others[0].parent}: {are} other settings or data than this file gives now, such as "
+        f"{others[0].name}. If they should count, give the file and the --data-dir (or ROSEWOOD_DATA) that they were "
+        "run with."
     )
 
 

@@ -21,13 +21,19 @@ from rosewood.evaluation.method_figures import (
     Figures,
     figures_by_method,
     is_summarised,
-    mean_of,
     over_seeds,
 )
 from rosewood.evaluation.predictions_file import correct_by_set
 from rosewood.evaluation.roast_summary import RANK, improvements, ranks
 from rosewood.evaluation.shared_tasks import shared_tasks
-from rosewood.evaluation.statistics import PairedBootstrap, holm, mcnemar, mean_and_deviation, paired_bootstrap
+from rosewood.evaluation.statistics import (
+    PairedBootstrap,
+    holm,
+    mcnemar,
+    mean_and_deviation,
+    paired_bootstrap,
+    t_interval,
+)
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
 from rosewood.results import Evaluation
 
@@ -57,7 +63,7 @@ def methods_table(
 
 
 def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
-    """How sure the means of the table of methods are: their 95 % intervals, where there are several seeds."""
+    """How sure the means of the table of methods are: their 95 % intervals, of methods with several seeds."""
     methods = by_method(runs)
     values = figures_by_method(methods)
     columns = _columns(values)
@@ -66,15 +72,16 @@ def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
         [method, *(_interval(list(values[method].get(column, {}).values())) for column in columns)]
         for method in methods
     ]
-    header = ["method", *(_heading(some, column, methods) for column in columns)]
     return Grid(
-        "95 % intervals of these means", header, rows, "In %, by Student's t over seeds; wide where they are few."
+        f"{_title(methods)}, 95 % intervals of the means",
+        ["method", *(_heading(some, column, methods) for column in columns)],
+        rows,
+        "In %, by Student's t over seeds, which knows no bounds such as 100; -: fewer than two seeds.",
     )
 
 
 def _interval(figures: Sequence[Figure]) -> str:
-    ends = mean_of(figures).interval if figures else None
-    return "-" if ends is None else " to ".join(map(percent, ends))
+    return " to ".join(map(percent, t_interval([each.value for each in figures]))) if len(figures) > 1 else "-"
 
 
 def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:

@@ -76,8 +76,12 @@ def _width(grid: Grid, place: int) -> int:
 def _to_rich(grid: Grid, title: str | None) -> Table:
     table = Table(title=title and escape(title))
     for place, name in enumerate(grid.header):
+        is_name = place == 0 and grid.texts == 1  # of a method: never broken; other text is, rather than cut
         table.add_column(
-            escape(name), justify="left" if place < grid.texts else "right", no_wrap=place == 0, overflow="fold"
+            escape(name),
+            justify="left" if place < grid.texts else "right",
+            no_wrap=is_name,
+            overflow="ellipsis" if is_name else "fold",
         )
     for row in grid.rows:
         table.add_row(*map(escape, row))

@@ -63,7 +63,7 @@ class Cell(BaseModel):
 
     @property
     def place(self) -> str:
-        """Its place in the grid: the part of its name that other settings and data leave as it is."""
+        """The part of its name that other settings and data leave as it is; names of recipes and models may be cut."""
         words = (self.label, self.task["name"], Path(self.model).name, f"seed{self.seed}")
         return "-".join(re.sub(r"[^\w.+]+", "-", word).strip("-.")[:40] for word in words)
 

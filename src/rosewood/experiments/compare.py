@@ -17,8 +17,8 @@ from rosewood.experiments.engine import Engine, Event
 from rosewood.experiments.experiment import Experiment, read_experiment
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.standing import standing
-from rosewood.experiments.tables import save_tables
+from rosewood.experiments.standing import Standing, finished_otherwise, standing
+from rosewood.experiments.tables import comparison_of, save_tables
 from rosewood.experiments.watch import Watch
 from rosewood.results import Comparison
 
@@ -47,8 +47,18 @@ def compare(
                 _note_loss(event)
                 follow(event)
     finally:
-        comparison = save_tables(experiment, [standing(cell, output) for cell in cells], output, file)
+        comparison = tables_of(experiment, [standing(cell, output) for cell in cells], output, file)
     return comparison
+
+
+def tables_of(experiment: Experiment, found: Sequence[Standing], output: Path, file: Path | None = None) -> Comparison:
+    """Compare what is finished and write the tables; empty ones are not written where cells of other data are finished.
+
+    Whoever forgets to name the data folder would otherwise lose the tables of all that was run with it.
+    """
+    if not any(each.result for each in found) and finished_otherwise(found):
+        return comparison_of(experiment, found)
+    return save_tables(experiment, found, output, file)
 
 
 def output_of(experiment: Experiment, output: str | Path | None = None) -> Path:

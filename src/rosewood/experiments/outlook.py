@@ -68,8 +68,7 @@ def show_plan(
         found = outlooks(experiment, output, data_dir)
     for model in dict.fromkeys(each.cells[0].model for each in found):
         ours = [each for each in found if each.cells[0].model == model]
-        title, name = experiment.title or experiment.name, Path(model).name
-        console.print(_table(title if name in title else f"{title}, {name}", ours))
+        console.print(_table(f"{experiment.title or experiment.name}\nmodel: {Path(model).name}", ours))
         for note in _notes(ours):
             console.print(note, highlight=False, soft_wrap=True, markup=False)
     for line in _training_data(found):
@@ -79,7 +78,7 @@ def show_plan(
 
 
 def _table(title: str, found: Sequence[Outlook]) -> Table:
-    """One row a task and recipe; nothing is cut where there is room for the names of recipes."""
+    """One row a task and recipe; numbers are never cut."""
     table = Table(title=escape(title))
     for column in ("task", "recipe", "seeds", "finished", "steps", "training"):
         is_text = column in ("task", "recipe")

@@ -43,11 +43,15 @@ def standing(cell: Cell, output: Path) -> Standing:
 
 
 def _result(cell: Cell, folder: Path) -> CellResult | None:
+    result = _loaded(folder)
+    return result if result is not None and result.fingerprint == cell.fingerprint else None
+
+
+def _loaded(folder: Path) -> CellResult | None:
     try:
-        result = CellResult.load(folder / RESULT)
+        return CellResult.load(folder / RESULT)
     except RunError:  # none, or a damaged one: the work is done again from what there is
         return None
-    return result if result.fingerprint == cell.fingerprint else None
 
 
 def _error(folder: Path) -> str:
@@ -56,14 +60,15 @@ def _error(folder: Path) -> str:
 
 
 def finished_otherwise(found: Sequence[Standing]) -> list[Path]:
-    """Folders of finished cells that have the place of an unfinished one in the grid, and other settings or data."""
-    return [
+    """Folders of finished cells that are called like unfinished ones of these, and have other settings or data."""
+    ours = {each.folder for each in found}
+    alike = dict.fromkeys(
         result.parent
         for each in found
         if each.result is None
         for result in each.folder.parent.glob(f"{escape(each.cell.place)}-*/{RESULT}")
-        if len(result.parent.name) == len(each.cell.name) and result.parent != each.folder
-    ]
+    )
+    return [folder for folder in alike if folder not in ours and _loaded(folder) is not None]
 
 
 def doing(found: Standing) -> str:
