@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Rosewood
+from cli.conftest import Rosewood
 from rosewood.results import Metrics, RunInfo
 from tiny_text import save_tiny_checkpoint
 
