@@ -118,6 +118,19 @@ QUESTIONS = {
             ("embeddings and masks", "embeddings"),
             ("embeddings", "random noise"),
         ],
+        "**Words were worth more than embeddings under attack, but hardly as a defence: those models had learnt too "
+        "little.** Under PWWS, which takes the substitutes of training, `words` is right on 40.7 % and perturbed "
+        "embeddings with the same loss on 17.0 %, no more than vanilla (17.3 %): 23.7 points between them (10.0 to "
+        "37.3). But on clean rows it is 13.0 points lower (9.2 to 16.8), and its worst group is at 25.4 %: it leans "
+        "to one label, and a model that gives every row the same label withstands every attack and is right on about "
+        "half the rows. With masks it is nearly there (55.0 % clean, worst group 8.8 %), and has the most under both "
+        "attacks and on AdvGLUE, where guessing gives as much. Under typos, which are new to all, and on AdvGLUE no "
+        "interval between words and embeddings leaves out zero. The loss of words costs "
+        "clean accuracy by itself, 7.6 points with perturbed embeddings (0.3 to 14.8): its divergence has ten "
+        "times the weight of the cross-entropy, and 240 steps are few for it. AdvEmbed (`embeddings`) has the best "
+        "clean accuracy, gains nothing under PWWS, and cannot be told from random noise (R3F) anywhere. At matched "
+        "accuracy attacks were not made, "
+        "and on the sets words and embeddings cannot be told apart, but for test rows, where matching is rough.",
     ),
     "duration": Question(
         "Robustness, distance and worst group over the course of training",
