@@ -9,7 +9,6 @@ import torch
 from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
 
 Logits = Callable[[list[str]], np.ndarray]
-NEAR = 1e-5  # scores this close are equal, and the first one wins
 
 
 def one_at_a_time(
@@ -39,15 +38,42 @@ def margin(logits: np.ndarray, label: int) -> float:
     return float(logits[label] - max(value for i, value in enumerate(logits) if i != label))
 
 
-def lowest(values: list[float]) -> int:
-    return next(i for i, value in enumerate(values) if value <= min(values) + NEAR)
+class Sure:
+    """How sure the model is of the label: a value to compare, the share from 0 to 1 that it is, and what is equal.
+
+    probability: the model's own; raw-margin: of logits as they are; margin: of logits at the temperature at which the
+    margin of the original words is 3.
+    """
+
+    def __init__(self, form: str, logits: Logits, words: list[str], label: int) -> None:
+        self.form, self.logits, self.label = form, logits, label
+        self.temperature = margin(logits(words), label) / 3 if form == "margin" else 1.0
+        self.noise = 1e-5 * float(np.abs(logits(words)).max()) / self.temperature
+
+    def value(self, words: list[str]) -> float:
+        if self.form == "probability":
+            return chance(self.logits(words), self.label)
+        return margin(self.logits(words), self.label) / self.temperature
+
+    def share(self, value: float) -> float:
+        return value if self.form == "probability" else float(1 / (1 + np.exp(-value)))
+
+    def lowest(self, values: list[float]) -> int:
+        return next(i for i, value in enumerate(values) if value <= min(values) + self.noise)
+
+    def order(self, values: list[float]) -> list[int]:
+        """Lowest first; those within the same step of the noise in order."""
+        return sorted(range(len(values)), key=lambda i: (round(values[i] / self.noise), i))
 
 
-def slow_pwws(logits: Logits, words: list[str], label: int, surface: dict[str, list[str]]) -> list[str] | None:
+def slow_pwws(
+    logits: Logits, words: list[str], label: int, surface: dict[str, list[str]], form: str = "margin"
+) -> list[str] | None:
     """The words that fool the model, or None."""
-    start = chance(logits(words), label)
+    sure = Sure(form, logits, words, label)
+    start = sure.share(sure.value(words))
     saliency = np.array(
-        [start - chance(logits([*words[:i], "NULL", *words[i + 1 :]]), label) for i in range(len(words))]
+        [start - sure.share(sure.value([*words[:i], "NULL", *words[i + 1 :]])) for i in range(len(words))]
     )
     weights = np.exp(saliency - saliency.max())
     weights /= weights.sum()
@@ -55,11 +81,12 @@ def slow_pwws(logits: Logits, words: list[str], label: int, surface: dict[str, l
     for i, word in enumerate(words):
         if not surface.get(word):
             continue
-        chances = [chance(logits([*words[:i], other, *words[i + 1 :]]), label) for other in surface[word]]
-        best = lowest(chances)
-        plans.append((-round((start - chances[best]) * weights[i] * len(words), 5), i, surface[word][best]))
+        left = [sure.value([*words[:i], other, *words[i + 1 :]]) for other in surface[word]]
+        best = sure.lowest(left)
+        plans.append(((start - sure.share(left[best])) * weights[i] * len(words), i, surface[word][best]))
     current = list(words)
-    for _, i, other in sorted(plans, key=lambda plan: plan[:2]):
+    for number in sure.order([-worth for worth, _, _ in plans]):
+        _, i, other = plans[number]
         current[i] = other
         if logits(current).argmax() != label:
             return current
@@ -82,20 +109,19 @@ def slow_genetic(
     places = [i for i, found in enumerate(options) if found]
     if not places:
         return None
-    fitness = chance if form == "probability" else margin
+    sure = Sure(form, logits, words, label)
 
     def perturb(individual: list[str], place: int) -> tuple[float, list[str]]:
         tried = []
         for other in [words[place], *options[place]]:
             tried.append([*individual[:place], other, *individual[place + 1 :]])
-        values = [fitness(logits(each), label) for each in tried]
-        return values[lowest(values)], tried[lowest(values)]
+        values = [sure.value(each) for each in tried]
+        return values[sure.lowest(values)], tried[sure.lowest(values)]
 
     def success(group: list[tuple[float, list[str]]]) -> list[str] | None:
-        # Best first; those within the same hundred-thousandth in order.
-        for _, individual in sorted(group, key=lambda each: round(each[0], 5)):
-            if logits(individual).argmax() != label:
-                return individual
+        for i in sure.order([value for value, _ in group]):
+            if logits(group[i][1]).argmax() != label:
+                return group[i][1]
         return None
 
     group = [perturb(words, places[draw]) for draw in rng.integers(len(places), size=size)]
@@ -103,11 +129,8 @@ def slow_genetic(
         found = success(group)
         if found:
             return found
-        elite = group[lowest([value for value, _ in group])]
-        if form == "probability":
-            weights = [1 - value + floor for value, _ in group]
-        else:
-            weights = [1 / (1 + np.exp(value)) + floor for value, _ in group]
+        elite = group[sure.lowest([value for value, _ in group])]
+        weights = [1 - sure.share(value) + floor for value, _ in group]
         races = rng.exponential(size=(size - 1, 2, size))
         coins = rng.random((size - 1, len(places)))
         draws = rng.integers(len(places), size=size - 1)

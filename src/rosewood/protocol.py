@@ -23,6 +23,7 @@ from rosewood.tensors.shards import norms, whole
 if TYPE_CHECKING:
     from rosewood.attacks.search.questions import Search, Target
     from rosewood.attacks.search.resources import Resources
+    from rosewood.attacks.search.scores import Measure
     from rosewood.recipe import Stage
 
 Batch = Mapping[str, Any]
@@ -423,6 +424,10 @@ class Attack(Component):
     def word_pattern(self) -> str:
         """What counts as a word, as a regular expression without groups."""
         return WORD
+
+    def measure(self) -> Measure:
+        """What the search lowers; the margin, unless a paper has something else and a setting asks for it."""
+        return "margin"
 
     def needs(self) -> dict[str, str]:
         """The resources that these settings need; to each a sentence that says why, and what to do without it."""

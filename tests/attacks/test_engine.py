@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -33,6 +33,7 @@ ATTACKS: dict[str, Attack] = {
     "textfooler": TextFooler(min_similarity=None),
     "typos": Typos(),
 }
+PUBLISHED: tuple[Literal["probability", "raw-margin"], ...] = ("probability", "raw-margin")
 each = pytest.mark.parametrize("method", list(ATTACKS.values()), ids=list(ATTACKS))
 
 
@@ -60,6 +61,49 @@ def test_batch_size_and_order_change_nothing(
     few = run(model, single.select([4, 17]), method)
     assert by_text(few).items() <= by_text(one).items()
     assert len(one.examples) == 30 and one.summary.counts["wrong"] == 3 and one.summary.counts["broken"] >= 5
+
+
+@each
+@pytest.mark.parametrize("factor", [0.01, 0.05, 20, 1000])
+def test_the_confidence_of_the_model_changes_nothing(
+    method: Attack,
+    factor: float,
+    model: BertForSequenceClassification,
+    model3: BertForSequenceClassification,
+    single: Dataset,
+    pairs: Dataset,
+    run: Run,
+) -> None:
+    for classifier, data in ((model, single), (model3, pairs)):
+        free = run(classifier, data, method)
+        scaled(classifier, factor)
+        assert by_text(run(classifier, data, method)) == by_text(free)
+        assert free.summary.counts["broken"] >= 5 and free.summary.mean_queries > 5  # type: ignore[operator]
+
+
+def scaled(model: BertForSequenceClassification, factor: float) -> None:
+    """Multiply all logits, which changes no prediction."""
+    with torch.no_grad():
+        for parameter in model.classifier.parameters():
+            parameter *= factor
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Pwws(scores="probability"),
+        TextFooler(min_similarity=None, scores="probability"),
+        *(Genetic(population=6, generations=3, min_log_ratio=None, fitness=form) for form in PUBLISHED),
+    ],
+    ids=repr,
+)
+def test_published_scores_depend_on_the_confidence(
+    method: Attack, model3: BertForSequenceClassification, pairs: Dataset, run: Run
+) -> None:
+    free = run(model3, pairs, method)
+    assert free.summary.counts["broken"] >= 5
+    scaled(model3, 1000)
+    assert by_text(run(model3, pairs, method)) != by_text(free)
 
 
 @each

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -35,13 +36,18 @@ def compare(result: AttackResult, slow: Callable[[AttackedExample], list[str] | 
     assert result.summary.counts["broken"] >= 5 and result.summary.counts["robust"] >= 3
 
 
+@pytest.mark.parametrize("scores", ["margin", "probability"])
 def test_pwws(
-    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    scores: Literal["margin", "probability"],
 ) -> None:
     logits = one_at_a_time(model, tokenizer)
     compare(
-        run(model, single, Pwws(exact_case=True, split_at_spaces=True)),
-        lambda example: slow_pwws(logits, example.texts["text"].split(), example.label, ENTRIES),
+        run(model, single, Pwws(exact_case=True, split_at_spaces=True, scores=scores)),
+        lambda example: slow_pwws(logits, example.texts["text"].split(), example.label, ENTRIES, scores),
     )
 
 
@@ -68,23 +74,31 @@ def slow(
     )
 
 
-@pytest.mark.parametrize("check_last", [True, False])
+@pytest.mark.parametrize(("check_last", "fitness"), [(True, "margin"), (False, "margin"), (True, "probability")])
 def test_genetic_on_single_texts(
     model: BertForSequenceClassification,
     tokenizer: PreTrainedTokenizerFast,
     single: Dataset,
     run: Run,
     check_last: bool,
+    fitness: Literal["margin", "probability"],
 ) -> None:
-    settings = Genetic(population=5, generations=2, min_log_ratio=None, check_last_generation=check_last)
+    settings = Genetic(
+        population=5, generations=2, min_log_ratio=None, check_last_generation=check_last, fitness=fitness
+    )
     logits = one_at_a_time(model, tokenizer)
     compare(run(model, single, settings, seed=3), lambda example: slow(logits, example, "text", settings, 3))
 
 
-def test_genetic_with_margins_on_pairs(
-    model3: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, pairs: Dataset, run: Run
+@pytest.mark.parametrize("fitness", ["margin", "probability", "raw-margin"])
+def test_genetic_on_pairs(
+    model3: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Dataset,
+    run: Run,
+    fitness: Literal["margin", "probability", "raw-margin"],
 ) -> None:
-    settings = Genetic(population=5, generations=2, min_log_ratio=None, fitness="margin", parent_floor=1e-4)
+    settings = Genetic(population=5, generations=2, min_log_ratio=None, fitness=fitness, parent_floor=1e-4)
     compare(
         run(model3, pairs, settings),
         lambda example: slow(

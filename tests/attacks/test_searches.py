@@ -1,6 +1,7 @@
 """The ideas of each attack that the oracles do not cover: constraints, order, budgets of edits."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Scores, Target
+from rosewood.attacks.search.questions import Target
 from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.ties import first_lowest, highest_first, lower
+from rosewood.attacks.search.scores import CLEAN_VALUE, NEAR, Measure, Scale, Scores, first_lowest, highest_first, lower
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.data.encoder import SentenceEncoder
@@ -50,14 +51,35 @@ def test_a_constrained_surface_is_part_of_the_free_one() -> None:
     assert 0 < kept < all_
 
 
-def test_importance_adds_what_the_new_class_gains_on_a_flip() -> None:
-    search = by_importance(target("one two three", logits=[2.0, 0.0, 1.0]))
-    question = next(search)
-    assert question.candidates == [("", "two", "three"), ("one", "", "three"), ("one", "two", "")]
-    logits = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 3.0], [2.0, 0.0, 1.0]])
+def test_importance_by_margin_and_as_published() -> None:
+    clean, left_out = [2.0, 0.0, 1.0], np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 3.0], [2.0, 0.0, 1.1], [1.0, 0.0, 0.9]])
+
+    def order(measure: Measure) -> list[int]:
+        text = replace(target("one two three four"), clean=Scores(np.array([clean]), 0, measure))
+        search = by_importance(text)
+        assert next(search).candidates[0] == ("", "two", "three", "four")
+        with pytest.raises(StopIteration) as end:
+            search.send(Scores(left_out, 0, measure))
+        return list(end.value.value)
+
+    assert order("margin") == [1, 3, 2, 0]  # margins 1, -3, 0.9 and 0.1 of 1
+    # Without the second word the right class loses 0.62 and the new one gains 0.67; the others lose 0.09, 0.02, 0.20.
+    assert order("probability") == [1, 3, 0, 2]
+
+
+def test_importance_as_published_counts_what_the_new_class_gains() -> None:
+    # Left out, the first word costs the right class more, and the second one flips the prediction.
+    clean, left_out = [2.0, 1.5, 0.0], np.array([[0.2, 0.1, 0.1], [1.0, 2.0, -1.0]])
+    text = replace(target("one two"), clean=Scores(np.array([clean]), 0, "probability"))
+    search = by_importance(text)
+    next(search)
+    scores = Scores(left_out, 0, "probability")
+    loss = text.clean.chances[0] - scores.chances
+    gain = scores.probabilities[1, 1] - text.clean.probabilities[0, 1]
+    assert loss[1] > 0 and (loss[1] + gain > loss[0]) and not scores.wrong[0] and scores.wrong[1]
     with pytest.raises(StopIteration) as end:
-        search.send(Scores(logits, 0))
-    assert list(end.value.value) == [1, 0, 2]
+        search.send(scores)
+    assert list(end.value.value) == [1, 0]
 
 
 def test_textfooler_prefers_the_most_similar_flip() -> None:
@@ -146,11 +168,66 @@ def test_pwws_can_leave_out_what_does_not_help(model: BertForSequenceClassificat
     assert sum(e.queries for e in helpful.examples) < sum(e.queries for e in every.examples)
 
 
+def test_a_slip_that_flips_is_taken_whichever_label_wins() -> None:
+    """Three classes: the slip with the lowest probability of the label need not be the one that flips."""
+    text = target("abcdef", logits=[2.0, 1.0, 0.0])
+    search = Typos(tries=1).search(text)
+    next(search)
+    tried = search.send(Scores(np.array([[2.0, 1.0, 0.0]]), 0)).candidates
+    logits = np.tile([2.0, 1.0, 0.0], (len(tried), 1))
+    logits[1] = [1.0, 0.9, 0.9]  # p 0.36
+    logits[2] = [1.0, 1.1, -9.0]  # p 0.48
+    question = search.send(Scores(logits, 0))
+    assert question.moves and question.candidates == [tried[2]]
+
+
+def test_values_are_margins_in_units_of_the_original_text() -> None:
+    scale = Scale("margin", 1)
+    assert scale.scores(np.array([[0.5, 2.0, 0.0]])).values == pytest.approx(CLEAN_VALUE)
+    later = scale.scores(np.array([[1.0, 1.5, 0.0], [0.0, 1.0, 4.0]]))
+    assert later.values == pytest.approx([1.0, -6.0])
+    assert later.chances == pytest.approx(1 / (1 + np.exp([-1.0, 6.0])))
+    assert later.near == pytest.approx(NEAR * 4 / 0.5) and list(later.wrong) == [False, True]
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.05, 20, 1e6])
+def test_the_scale_of_the_logits_changes_no_value(factor: float) -> None:
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    logits[0, 2] = logits[0].max() + 1
+    one, other = Scale("margin", 2), Scale("margin", 2)
+    for part in (slice(0, 1), slice(1, 20), slice(20, 50)):
+        a, b = one.scores(logits[part]), other.scores(factor * logits[part])
+        np.testing.assert_allclose(a.values, b.values, rtol=1e-12)
+        assert a.near == pytest.approx(b.near)
+
+
+def test_published_measures_are_those_of_the_model() -> None:
+    logits = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.9]])
+    likely = Scale("probability", 0).scores(logits)
+    assert likely.chances == pytest.approx(likely.probabilities[:, 0])
+    assert Scale("raw-margin", 0).scores(logits).values == pytest.approx([2.0, -2.0])
+
+
+@pytest.mark.parametrize("clean", [[0.0, 0.0], [2.0, 2.0]])
+def test_an_original_text_without_a_margin_has_a_scale(clean: list[float]) -> None:
+    scale = Scale("margin", 0)
+    assert scale.scores(np.array([clean])).values == [0.0]
+    assert np.isfinite(scale.scores(np.array([[1.0, 3.0]])).values).all()
+
+
 def test_ties_go_to_the_first() -> None:
-    assert first_lowest(np.array([0.3, 0.100004, 0.1, 0.2])) == 1
-    assert first_lowest(np.array([0.3, 0.1001, 0.1])) == 2
-    assert list(highest_first(np.array([-1e-8, 1e-8, 0.5, 0.500001, 0.7]))) == [4, 2, 3, 0, 1]
-    assert lower(0.1, 0.2) and not lower(0.2 - 1e-6, 0.2)
+    assert first_lowest(np.array([0.3, 0.100004, 0.1, 0.2]), 1e-5) == 1
+    assert first_lowest(np.array([0.3, 0.1001, 0.1]), 1e-5) == 2
+    assert list(highest_first(np.array([-1e-8, 1e-8, 0.5, 0.500001, 0.7]), 1e-5)) == [4, 2, 3, 0, 1]
+    assert list(highest_first(np.array([0.1, 0.2, 0.3]), 0.0)) == [2, 1, 0]
+    assert list(highest_first(np.array([]), 1e-5)) == []
+    assert lower(0.1, 0.2, 1e-5) and not lower(0.2 - 1e-6, 0.2, 1e-5)
+
+
+def test_ties_at_the_edge_of_a_rounding_step() -> None:
+    """0.000005 less or more the noise of a batch: rounding to five decimals would part them."""
+    for noise in (1e-9, -1e-9):
+        assert list(highest_first(np.array([5e-6 - noise, 5e-6 + noise, 1.0]), 1e-5)) == [2, 0, 1]
 
 
 def test_genetic_lives_on_text_without_substitutes(

@@ -5,16 +5,18 @@ the original word included, that lowers the fitness most is kept. A population o
 generations: the best individual stays, each child mixes two parents word by word and is perturbed. Substitutes are
 those that a language model allows in a window of the *original* text, so that nothing drifts.
 
-The forms of RIFT: `fitness: probability` and `parent_floor: 1e-8` on IMDB, `fitness: margin` and `parent_floor: 1e-4`
-on SNLI (Jia et al. 1e-6); `check_last_generation: false`; text tokenized by NLTK with `split_at_spaces`.
+The forms of RIFT: `fitness: probability` and `parent_floor: 1e-8` on IMDB, `fitness: raw-margin` and
+`parent_floor: 1e-4` on SNLI (Jia et al. 1e-6); `check_last_generation: false`; text tokenized by NLTK with
+`split_at_spaces`.
 
-Deviations from the code: a substitute takes on the case of the word it stands in for (the code's are in lower case);
-random numbers are seeded, one generator an example; a text without substitutes is robust
-(the code fails on it); words past the model's maximum length are not tried; success is a wrong prediction, which is
-the code's p_y < 0.5 for two classes; the children of the last generation, whose scores are known, count by default.
-Parents are drawn with the published chances by an exponential race rather than from cumulative sums, where the
-rounding noise of every weight would shift the bounds of all others. The published language model (L2W) is not at
-hand: any model with `logp` serves, and figures depend on it.
+Deviations from the code: by default the fitness is the margin on a scale that the model's confidence does not change
+(`search/scores.py`), because a parent's weight, 1 - p_y, is the floor alone where a model is sure of everything; a
+substitute takes on the case of the word it replaces (the code's are in lower case); random numbers are seeded, one
+generator an example; a text without substitutes is robust (the code fails on it); words past the model's maximum length
+are not tried; success is a wrong prediction, which is the code's p_y < 0.5 for two classes; the children of the last
+generation, whose scores are known, count by default. Parents are drawn with the published chances by an exponential
+race rather than from cumulative sums, where the rounding noise of every weight would shift the bounds of all others.
+The published language model (L2W) is not available: any model with `logp` serves, and figures depend on it.
 """
 
 from __future__ import annotations
@@ -26,22 +28,29 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import expit
 
-from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Search, Target, move, probe
+from rosewood.attacks.search.questions import Candidate, Question, Search, Target, move, probe
 from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.scores import Floats, Measure, Scores, first_lowest, highest_first
 from rosewood.attacks.search.substitution import Substitution
-from rosewood.attacks.search.ties import first_lowest, highest_first
 from rosewood.data.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]
 
 
 class Population(NamedTuple):
-    """Individuals `(individuals, places)` as indices of choices, and their fitness; the lower the better."""
+    """Individuals `(individuals, places)` as indices of choices; the lower their fitness the better."""
 
     choices: Choices
     fitness: Floats
+    chances: Floats
+    """The fitness as a share from 0 to 1."""
+    near: float
+    """Fitness within this is equal."""
+
+    @property
+    def best_first(self) -> Choices:
+        return self.choices[highest_first(-self.fitness, self.near)]
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,9 @@ class Genetic(Substitution):
 
     population: Annotated[int, Field(ge=2)] = 60
     generations: Annotated[int, Field(ge=0)] = 40
-    fitness: Literal["probability", "margin"] = "probability"
-    """What is lowered: p_y, or the logit of the right class less the highest other one."""
+    fitness: Literal["margin", "probability", "raw-margin"] = "margin"
+    """What is lowered: the margin, the logit of the right class less the highest other one, on a scale that the model's
+    confidence does not change; or, as published, p_y (IMDB) or the margin as it is (SNLI)."""
     parent_floor: Annotated[float, Field(gt=0)] = 1e-8
     """Added to each parent's weight, so that even the worst has a chance."""
     check_last_generation: bool = True
@@ -61,6 +71,9 @@ class Genetic(Substitution):
     """How much less likely the window may become, as a difference of log-probabilities; none: no language model."""
     window: Annotated[int, Field(ge=0)] = 6
     """Words on each side of the replaced one."""
+
+    def measure(self) -> Measure:
+        return self.fitness
 
     def needs(self) -> dict[str, str]:
         if self.min_log_ratio is None:
@@ -86,19 +99,22 @@ class Genetic(Substitution):
         originals = np.zeros((self.population, len(places)), dtype=np.int64)
         now = yield from self._perturb(originals, space, target.rng)
         for _ in range(self.generations):
-            yield move(space.candidates(now.choices[highest_first(-now.fitness)]))
+            yield move(space.candidates(now.best_first))
             children = yield from self._perturb(self._cross(now, target.rng), space, target.rng)
-            best = first_lowest(now.fitness)
+            best = first_lowest(now.fitness, now.near)
             now = Population(
-                np.vstack([now.choices[[best]], children.choices]), np.append(now.fitness[best], children.fitness)
+                np.vstack([now.choices[[best]], children.choices]),
+                np.append(now.fitness[best], children.fitness),
+                np.append(now.chances[best], children.chances),
+                children.near,
             )
         if self.check_last_generation:
-            yield move(space.candidates(now.choices[highest_first(-now.fitness)]))
+            yield move(space.candidates(now.best_first))
 
     def _cross(self, now: Population, rng: np.random.Generator) -> Choices:
-        chances = (1 - now.fitness if self.fitness == "probability" else expit(-now.fitness)) + self.parent_floor
+        weights = 1 - now.chances + self.parent_floor
         races = rng.exponential(size=(self.population - 1, 2, self.population))
-        parents = now.choices[(races / chances).argmin(axis=2)]  # (children, 2, places)
+        parents = now.choices[(races / weights).argmin(axis=2)]  # (children, 2, places)
         return np.where(rng.random(parents[:, 0].shape) < 0.5, parents[:, 0], parents[:, 1])
 
     def _perturb(
@@ -109,11 +125,13 @@ class Genetic(Substitution):
         scores = yield probe(
             [each for words, i in zip(space.candidates(choices), drawn, strict=True) for each in space.at(words, i)]
         )
-        values = scores.of_label if self.fitness == "probability" else scores.margin
-        parts = np.split(values, np.cumsum(counts)[:-1])
-        best = [first_lowest(part) for part in parts]
+        starts = np.cumsum([0, *counts[:-1]])
+        best = np.array(
+            [first_lowest(part, scores.near) for part in np.split(scores.values, starts[1:])], dtype=np.int64
+        )
         choices[np.arange(len(choices)), drawn] = best
-        return Population(choices, np.array([part[i] for part, i in zip(parts, best, strict=True)]))
+        kept = starts + best
+        return Population(choices, scores.values[kept], scores.chances[kept], scores.near)
 
 
 class _Space(NamedTuple):

@@ -1,28 +1,29 @@
 """TextFooler (Jin et al., AAAI 2020): replace important words by substitutes that keep the meaning.
 
 Words are taken by importance. Of the substitutes whose text stays similar enough to the original, one that makes the
-model wrong ends the search (the most similar, if there are several); else the one that lowers p_y most is kept.
+model wrong ends the search (the most similar, if there are several); else the one that lowers the margin most is kept.
 
-Deviations: the lexicon is given (the paper takes 50 neighbours in counter-fitted vectors); similarity is the cosine of
-the given sentence encoder (the paper: Universal Sentence Encoder), so that thresholds do not carry over; the check of
-the part of speech needs a tagger of yours and is off by default, and it looks at the original text; a substitute is
-kept only if it lowers p_y below what it is by then.
+Deviations: the paper compares p_y, which saturates on a confident model, and so do we with `scores: probability` (for
+two classes the order is the same); the lexicon is given (the paper takes 50 neighbours in counter-fitted vectors);
+similarity is the cosine of the given sentence encoder (the paper: Universal Sentence Encoder), so that thresholds do
+not carry over; the check of the part of speech needs a tagger of yours and is off by default, and it looks at the
+original text; a substitute is kept only if it lowers the margin below what it is by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Candidate, Floats, Search, Target, move, probe
+from rosewood.attacks.search.questions import Candidate, Search, Target, move, probe
 from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.scores import Floats, Measure, first_lowest, lower
 from rosewood.attacks.search.substitution import Substitution
-from rosewood.attacks.search.ties import first_lowest, lower
 from rosewood.data.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
 from rosewood.data.words import replaced
 
@@ -37,6 +38,11 @@ class TextFooler(Substitution):
     """A longer text is compared in this many words around the changed one."""
     same_part_of_speech: bool = False
     skip_stop_words: bool = True
+    scores: Literal["margin", "probability"] = "margin"
+    """What is lowered: the margin, on a scale that the model's confidence does not change; or p_y, as published."""
+
+    def measure(self) -> Measure:
+        return self.scores
 
     def needs(self) -> dict[str, str]:
         needed = super().needs()
@@ -61,7 +67,7 @@ class TextFooler(Substitution):
         if not any(surface):
             return
         order = yield from by_importance(target)
-        current, reached = target.words, target.clean.of_label[0]
+        current, reached = target.words, target.clean.values[0]
         for at in order:
             tried = [replaced(current, at, each) for each in surface[at]]
             similarity = self._similarity(tried, at, target)
@@ -73,9 +79,9 @@ class TextFooler(Substitution):
                 kept = [alike for alike in similarity if self._close(alike)]
                 flips = sorted(np.flatnonzero(scores.wrong), key=lambda i: -round(kept[i], 5))
                 yield move([tried[i] for i in flips])
-            best = first_lowest(scores.of_label)
-            if lower(scores.of_label[best], reached):
-                current, reached = tried[best], scores.of_label[best]
+            best = first_lowest(scores.values, scores.near)
+            if lower(scores.values[best], reached, scores.near):
+                current, reached = tried[best], scores.values[best]
 
     def _close(self, similarity: float) -> bool:
         return self.min_similarity is None or similarity >= self.min_similarity

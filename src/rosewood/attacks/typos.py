@@ -1,9 +1,10 @@
 """Typos where they hurt: a few slips of the finger in the most important words, like DeepWordBug (Gao et al. 2018).
 
 Words are taken by importance. For each, some slips are drawn (two letters swapped, one dropped, inserted, the
-neighbouring key, a look-alike letter) and the one that lowers p_y most is kept, until the model is wrong or as many
-letters or words have changed as a reader would put up with. Deviations from the paper: importance is the loss when the
-word is left out, all kinds of slips are tried on each word, and a slip that does not lower p_y is not kept.
+neighbouring key, a look-alike letter) and the one that lowers the margin most is kept, until the model is wrong or as
+many letters or words have changed as a reader would put up with. Deviations from the paper: importance is what the
+margin loses when the word is left out, all kinds of slips are tried on each word, and a slip that does not lower the
+margin is not kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import Field
 
 from rosewood.attacks.search.importance import by_importance
 from rosewood.attacks.search.questions import Search, Target, move, probe
-from rosewood.attacks.search.ties import first_lowest, lower
+from rosewood.attacks.search.scores import highest_first, lower
 from rosewood.data.slips import Slip, drop, homoglyph, insert, neighbour_key, swap
 from rosewood.data.words import replaced
 from rosewood.protocol import Attack
@@ -44,18 +45,20 @@ class Typos(Attack):
         order = yield from by_importance(target)
         rng = Random(int(target.rng.integers(2**63)))
         letters, words = self.max_letters, max(1, int(self.max_words_share * len(target.words)))
-        current, reached = target.words, target.clean.of_label[0]
+        current, reached = target.words, target.clean.values[0]
         for at in order:
             costs = self._slips(current[at], rng, letters)
             if not costs:
                 continue
             tried = [replaced(current, at, word) for word in costs]
             scores = yield probe(tried)
-            best = first_lowest(scores.of_label)
-            if lower(scores.of_label[best], reached):
-                current, reached = tried[best], scores.of_label[best]
+            ranked = highest_first(-scores.values, scores.near)
+            if scores.wrong.any():
+                yield move([tried[i] for i in ranked if scores.wrong[i]])
+            best = ranked[0]
+            if lower(scores.values[best], reached, scores.near):
+                current, reached = tried[best], scores.values[best]
                 letters, words = letters - costs[current[at]], words - 1
-                yield move([current])
             if not (letters and words):
                 return
 

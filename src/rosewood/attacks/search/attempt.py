@@ -7,8 +7,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from rosewood.attacks.search.questions import Candidate, Floats, Question, Scores, Target
+from rosewood.attacks.search.questions import Candidate, Question, Target
 from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.scores import Floats, Scale, Scores
 from rosewood.data.words import Words
 from rosewood.protocol import Attack
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
@@ -44,6 +45,7 @@ class Attempt:
         self._seed = seed
         self._max_queries = max_queries
         self._memory: dict[Candidate, tuple[float, ...]] = {}
+        self._scale = Scale(attack.measure(), label)
         self._clean = Scores(np.zeros((0, 2)), label)
         self._broken_by: tuple[Candidate, Scores] | None = None
 
@@ -112,7 +114,7 @@ class Attempt:
         found: Floats = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
         while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
             del memory[next(iter(memory))]
-        return Scores(found, self._label)
+        return self._scale.scores(found)
 
     def _row(self, candidate: Candidate) -> Row:
         texts = self._texts | {self._field: self._words.join(candidate)}

@@ -23,6 +23,8 @@ from rosewood.protocol import Attack
 from rosewood.results import AttackedExample
 from rosewood.scoring import Scorer
 
+# The searches that a fingerprint speaks of: raised when the same settings come to lead elsewhere.
+SEARCHES = 2
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8
 
@@ -85,7 +87,7 @@ class Campaign:
         """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
         model = of_model(self.model, self.tokenizer)
         tagger = identity.of_resource(self.resources.tagger)
-        return sha256(json.dumps([self.facts, tagger, model]).encode()).hexdigest()[:16]
+        return sha256(json.dumps([SEARCHES, self.facts, tagger, model]).encode()).hexdigest()[:16]
 
     def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
         """What becomes of some examples that run together, in the order in which they end."""

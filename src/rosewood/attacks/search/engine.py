@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rosewood.attacks.search.attempt import Attempt
-from rosewood.attacks.search.questions import Floats
+from rosewood.attacks.search.scores import Floats
 from rosewood.results import AttackedExample, AttackStatus
 from rosewood.scoring import Row, Scorer
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import softmax
 
 from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.scores import Scores
 from rosewood.data.words import Words
 
-Floats = NDArray[np.float64]
 Candidate = tuple[str, ...]
 """A word for each word of the text; an empty one is left out."""
 
@@ -34,42 +31,6 @@ def probe(candidates: Sequence[Candidate]) -> Question:
 def move(candidates: Sequence[Candidate]) -> Question:
     """Ask whether one of these, best first, is a success."""
     return Question(candidates, moves=True)
-
-
-class Scores:
-    """What the model says of some candidates; `label` is the right class of the example."""
-
-    def __init__(self, logits: Floats, label: int) -> None:
-        self.logits = logits  # (candidates, classes)
-        self._label = label
-
-    def __len__(self) -> int:
-        return len(self.logits)
-
-    @cached_property
-    def probabilities(self) -> Floats:
-        """Class probabilities, `(candidates, classes)`."""
-        return np.asarray(softmax(self.logits, axis=1))
-
-    @property
-    def of_label(self) -> Floats:
-        """The probability of the right class, `(candidates,)`."""
-        return self.probabilities[:, self._label]
-
-    @cached_property
-    def margin(self) -> Floats:
-        """The logit of the right class less the highest other one, `(candidates,)`."""
-        return self.logits[:, self._label] - np.delete(self.logits, self._label, axis=1).max(axis=1)
-
-    @cached_property
-    def predictions(self) -> NDArray[np.int64]:
-        """The most probable class, `(candidates,)`; a tie goes to the first."""
-        return self.logits.argmax(axis=1)
-
-    @property
-    def wrong(self) -> NDArray[np.bool_]:
-        """Whether the model is wrong, `(candidates,)`."""
-        return self.predictions != self._label
 
 
 @dataclass(frozen=True)

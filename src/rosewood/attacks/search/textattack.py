@@ -23,8 +23,9 @@ from scipy.special import softmax
 
 from rosewood.attacks.search.attempt import key
 from rosewood.attacks.search.campaign import Campaign
-from rosewood.attacks.search.questions import Floats, Search, Target
+from rosewood.attacks.search.questions import Search, Target
 from rosewood.attacks.search.resources import Resources
+from rosewood.attacks.search.scores import Floats
 from rosewood.data.words import Words
 from rosewood.errors import closest
 from rosewood.model.modes import evaluating
