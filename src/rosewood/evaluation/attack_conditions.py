@@ -26,6 +26,7 @@ def conditions_of_live(live: LiveAttack, evaluation: Evaluation) -> Conditions:
         "task": evaluation.task,
         "of": live.of,
         "lexicon": live.lexicon,
+        "searches": live.searches,
         "data": [each.data for each in evaluation.sets if each.name == live.of],
         "seed": evaluation.seed,
         "examples": live.summary.examples,

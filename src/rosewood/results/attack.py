@@ -71,6 +71,7 @@ class AttackReport(ResultFile):
     split: str | None = None
     data: str  # fingerprint of the texts and labels that were attacked
     attack: str
+    searches: int = 1  # raised when attacks of the same settings come to search otherwise
     settings: dict[str, Any]
     lexicon: str | None  # fingerprint
     lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name

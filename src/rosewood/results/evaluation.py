@@ -108,6 +108,7 @@ class LiveAttack(ResultPart):
     of: str  # the set that was attacked
     lexicon: str | None = None  # fingerprint
     lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
+    searches: int = 1
     settings: dict[str, Any]
     summary: AttackSummary
 
@@ -119,6 +120,7 @@ class LiveAttack(ResultPart):
             of=of,
             lexicon=report.lexicon,
             lexicon_name=report.lexicon_name,
+            searches=report.searches,
             settings=report.settings,
             summary=report.summary,
         )
