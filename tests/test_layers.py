@@ -24,7 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("training", "averaging"),
     ("evaluation",),
     ("attacks",),
-    ("scoring", "intervals"),
+    ("scoring", "intervals", "guessing"),
     COMPONENTS,
     ("data",),
     ("recipe", "registry", "recipes"),

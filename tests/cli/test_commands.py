@@ -46,6 +46,7 @@ def test_train_and_evaluate_leave_a_complete_run(
         *training(films, checkpoint, run, "--recipe", "rose-ensemble", "--epochs", "2", "--batch-size", "16")
     )
     assert f"Next: rosewood evaluate {run}" in printed
+    assert "(largest class: 50.0%)" in printed
     assert {path.name for path in run.iterdir()} == {
         *("model", "recipe.yaml", "task.yaml", "run.json", "metrics.json", "history.jsonl")
     }

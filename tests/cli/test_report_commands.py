@@ -13,6 +13,11 @@ def test_a_report_is_one_file(rosewood: Rosewood, tmp_path: Path) -> None:
     text = page.read_text()
     assert "<title>Ours</title>" in text and "rose cannot be shown to differ from vanilla" in text
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+    page.write_text("by hand")
+    assert f"{page} exists: add --overwrite" in rosewood("report", *runs, "--output", page, code=1).replace("\n", "")
+    assert page.read_text() == "by hand"
+    rosewood("report", *runs, "--output", page, "--overwrite")
+    assert "<title>" in page.read_text()
 
 
 def test_a_landscape_is_named_by_its_folder(rosewood: Rosewood, tmp_path: Path) -> None:

@@ -282,3 +282,15 @@ def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
         compared(load_runs([one]), "rose")
     with pytest.raises(RunError, match=r"none has no evaluation .*: rosewood evaluate .*none"):
         load_runs([tmp_path / "none"])
+
+
+def test_runs_that_were_not_evaluated_alike_say_in_what(tmp_path: Path) -> None:
+    folders = [save(tmp_path / name, name, 0, {("test", "clean"): 0.8}, suite=None) for name in ("vanilla", "rose")]
+    other = Evaluation.load(folders[1] / "evaluation.json").model_copy(update={"size": 100, "max_length": 64})
+    save_evaluation(other, folders[1])
+    with pytest.raises(RunError) as refused:
+        load_runs(folders)
+    assert str(refused.value) == (
+        f"{folders[0]} and {folders[1]} were not evaluated alike: examples of each set: all and at most 100; tokens "
+        "per text: 16 and 64. Evaluate both with the same options."
+    )

@@ -33,13 +33,31 @@ def test_the_hub_reads_the_figures_that_were_measured(tmp_path: Path) -> None:
 def test_the_card_says_how_to_load_and_where_the_limits_are(tmp_path: Path) -> None:
     text = str(model_card(write_run(tmp_path / "run", "rose")))
     assert 'classify({"text": "The first text.", "text_pair": "The second text."})' in text
-    assert "It tells negative from positive in texts like those of own." in text
+    assert "It sorts texts like those of own into negative and positive." in text
     assert "Under pwws on own test it stays right on 30.0 % of 10 examples, of 100.0 % before." in text
     assert "It is least accurate on advglue (adversarial): 37.5 ±10.0 %." in text
     assert "Its worst group of clean plain is class: negative, with 75.0 ±10.0 %." in text
     assert "Not measured: yelp (gone plain)" in text
+    assert "Where it is worst, on clean plain, its confidence misses its accuracy by 10.0 points on average." in text
     assert "| rose | 75.0 ±10.0 |" in text and "name: rose" in text
     assert text.count("**Attacks**") == 1
+
+
+def test_the_card_counts_the_examples_that_there_were(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    run_info(validation_size=1000).save(folder / "run.json")
+    assert "All training examples, at most 1000 for validation;" in str(model_card(folder)), "of older versions"
+    run_info(validation_size=1000, examples={"train": 2610, "validation": 290}).save(folder / "run.json")
+    assert "2610 training examples, 290 for validation;" in str(model_card(folder))
+    run_info(validation_size=1000, examples={"train": 2610}).save(folder / "run.json")
+    assert "2610 training examples, none for validation;" in str(model_card(folder))
+
+
+def test_three_labels_are_all_what_texts_are_sorted_into(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    task = (folder / "task.yaml").read_text().replace("- negative\n", "- human\n- location\n")
+    (folder / "task.yaml").write_text(task.replace("- positive", "- numeric"))
+    assert "into human, location and numeric. For other texts" in str(model_card(folder))
 
 
 def test_attacks_under_other_conditions_have_names_of_their_own(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Scripted:
         torch.rand(7)  # what an attack draws is no business of the training
         self.weights.append({name: value.clone() for name, value in model.state_dict().items()})
         self.data.append(data)
-        return SimpleNamespace(robust_accuracy=next(self._shares))
+        return SimpleNamespace(robust_accuracy=next(self._shares), clean_accuracy=1.0)
 
 
 def attacked_by(script: Scripted, monkeypatch: pytest.MonkeyPatch) -> Scripted:
@@ -162,3 +162,16 @@ def test_what_cannot_select_is_refused(changes: dict[str, Any], message: str, pl
     with pytest.raises((RunError, RecipeError, DataError), match=message):
         start_run(replace(plan, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_epoch_at_guessing_is_not_the_most_robust(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that always answers the same keeps its half of the examples under any attack."""
+    script = attacked_by(Scripted(0.2, 0.5, 0.3, 0.5), monkeypatch)
+    guessing = iter([False, True, False, True])
+    monkeypatch.setattr(robust_validation, "guesses", lambda metrics: next(guessing))
+    start_run(plan, tmp_path / "run")
+    assert [same(kept(tmp_path / "run"), weights) for weights in script.weights] == [False, False, True, False]
+    metrics = Metrics.load(tmp_path / "run" / "metrics.json")
+    assert metrics.robust_validation_accuracy == 0.3 and metrics.attacked_validation_accuracy == 1.0

@@ -24,7 +24,7 @@ EXAMPLES = """
 @app.command(epilog=EXAMPLES)
 def report(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
-    output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The file to write, or to replace."),
+    output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The file to write."),
     suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
     baseline: str | None = typer.Option(
         None, help="The recipe that the others are tested against.", show_default="vanilla, if it is among the runs"
@@ -33,6 +33,7 @@ def report(
         None, help="Folder that rosewood landscape wrote for these runs.", show_default="none"
     ),
     title: str | None = typer.Option(None, help="The title of the page.", show_default="the suite or task"),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if there is one."),
 ) -> None:
     """Write one page that shows how robust runs are: verdict, table, charts, attacked texts, recipes, commands.
 
@@ -40,6 +41,8 @@ def report(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise RunError(f"a report is a page: expected --output to end in .html, got {output}")
+    if output.exists() and not overwrite:
+        raise RunError(f"{output} exists: add --overwrite, or choose another --output")
     console = Console()
     with console.status("reading runs"):
         from rosewood.evaluation.evaluated_runs import load_runs

@@ -251,7 +251,15 @@ def report(output: Path, seconds: float, console: Console) -> None:
 
     metrics = Metrics.load(output / "metrics.json")
     accuracy = "" if metrics.validation_accuracy is None else f", validation accuracy {metrics.validation_accuracy:.1%}"
+    if metrics.validation_majority is not None:
+        accuracy += f" (largest class: {metrics.validation_majority:.1%})"
     if metrics.robust_validation_accuracy is not None:
         accuracy += f", {metrics.robust_validation_accuracy:.1%} under attack"
     console.print(f"{metrics.steps} steps in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
+    if metrics.at_guessing:
+        console.print(
+            "[yellow]at guessing:[/] on validation data the model is not more accurate than the most frequent label. "
+            "Change the learning rate or train for longer before you compare it.",
+            highlight=False,
+        )
     console.print(f"Next: rosewood evaluate {output}", highlight=False)

@@ -50,10 +50,12 @@ def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
             f"runs are compared on one suite or task; the latest evaluations are on {', '.join(suites)}. "
             "Choose with --suite, or evaluate all on the same one."
         )
-    settings = {(run.evaluation.size, run.evaluation.seed, run.evaluation.max_length) for run in runs}
-    if len(settings) > 1:
-        raise RunError("the runs were evaluated on samples of other sizes, seeds or text lengths: evaluate all alike.")
     for run in runs:
+        if differing := _settings(runs[0].evaluation, run.evaluation):
+            raise RunError(
+                f"{runs[0].folder} and {run.folder} were not evaluated alike: {differing}. Evaluate both with the same "
+                "options."
+            )
         first = next(each for each in runs if each.evaluation.task == run.evaluation.task)
         other = sorted(_data(run.evaluation) ^ _data(first.evaluation))
         if other:
@@ -96,6 +98,19 @@ def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     recipe = folder / "recipe.yaml"
     training |= info.training_arguments | {"recipe.yaml": _recipe(recipe) if recipe.exists() else None}
     return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
+
+
+def _settings(one: Evaluation, other: Evaluation) -> str:
+    """The settings of two evaluations that differ, and how; none if all are equal."""
+    first, second = (
+        {
+            "examples of each set": "all" if each.size is None else f"at most {each.size}",
+            "seed": str(each.seed),
+            "tokens per text": str(each.max_length or "as each set says"),
+        }
+        for each in (one, other)
+    )
+    return "; ".join(f"{what}: {value} and {second[what]}" for what, value in first.items() if value != second[what])
 
 
 def _data(evaluation: Evaluation) -> set[tuple[str, str]]:

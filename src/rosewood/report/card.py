@@ -111,12 +111,23 @@ def _body(about: Subject, run: ReportedRun, info: RunInfo, task: Task) -> str:
         info=info,
         task=task,
         recipe=yaml.safe_load(run.recipe) if run.recipe else {},
+        trained_on=_trained_on(info),
         made_of=_made_of(run.evaluated.folder),
         arguments=yaml.safe_dump(info.training_arguments, sort_keys=False),
         sentence=f"{right_on(about, run.method)}.",
         remarks=verdict(about).remarks,
         tables=[_table(grid) for grid in [*tables, attack_table(attacked(about.runs))] if grid is not None],
         limits=list(_limits(run, info)),
+    )
+
+
+def _trained_on(info: RunInfo) -> str:
+    """How many examples there were; runs before these were counted know only what they were limited to."""
+    train = info.examples.get("train", info.train_size)
+    validation = info.examples.get("validation")
+    return (
+        f"{'All' if train is None else train} training examples, "
+        f"{f'at most {info.validation_size}' if not info.examples else validation or 'none'} for validation"
     )
 
 
@@ -161,7 +172,8 @@ def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
             yield f"Its worst group of {clean.name} is {clean.worst.kind}: {clean.worst.group}, with {accuracy} %."
     sure = max(measured, key=lambda each: each.ece, default=None)
     if sure is not None:
-        yield f"Its confidence misses its accuracy by up to {percent(sure.ece)} points ({sure.name})."
+        worst_of = "Where it is worst, on" if len(measured) > 1 else "On"
+        yield f"{worst_of} {sure.name}, its confidence misses its accuracy by {percent(sure.ece)} points on average."
     yield from (f"Not measured: {lacking.name} ({lacking.reason})" for lacking in evaluation.missing if lacking.counted)
     yield from (f"{noted.name}: {noted.note}" for noted in evaluation.sets if noted.note)
     if info.model in models() and models()[info.model].note:

@@ -60,6 +60,7 @@ class AttackSummary(ResultPart):
     success_rate: Share | None  # broken among the resolved that were right; None if there are none
     changed_words: Share | None  # mean share of words changed in broken examples
     similarity: float | None = None  # mean cosine of broken examples to their originals, where there was an encoder
+    majority: Share | None = None  # of the most frequent label among the examples; None if all have one, or not known
     mean_queries: float | None  # over the examples that were attacked
 
 

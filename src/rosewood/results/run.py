@@ -28,7 +28,8 @@ class RunInfo(ResultFile):
     data_dir: str | None
     fingerprints: dict[str, str]  # split -> fingerprint of its data
     train_size: Count | None  # None: all there is
-    validation_size: Count
+    validation_size: Count  # at most
+    examples: dict[str, Count] = {}  # split -> how many there were; none in runs of older versions
     max_length: Count
     early_stopping: Count | None = None
     select_by: str | None = None  # the attack under which the best epoch is chosen; None: plain accuracy
@@ -55,6 +56,9 @@ class Metrics(ResultFile):
     validation_accuracy: Share | None
     validation_loss: float | None
     robust_validation_accuracy: Share | None = None  # where an attack chose the epoch
+    attacked_validation_accuracy: Share | None = None  # without the attack, on the examples that it was tried on
+    validation_majority: Share | None = None  # the share of the most frequent label
+    at_guessing: bool | None = None  # whether the validation accuracy is not above that share; see rosewood.guessing
 
 
 class AveragedRun(ResultPart):

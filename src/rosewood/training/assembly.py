@@ -23,11 +23,13 @@ from transformers.utils.logging import disable_progress_bar
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
+from rosewood.guessing import majority_share
+from rosewood.training.guessing import WarnsOfGuessing
 from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.pretrained import load_pretrained
 from rosewood.training.progress import TrainingProgress
-from rosewood.training.robust_validation import METRIC, RobustValidation
+from rosewood.training.robust_validation import CHOOSES, RobustValidation
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.watches import WATCHES
@@ -83,7 +85,13 @@ def assembled(
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_accuracy,
-        callbacks=[SaveAndStop(minutes), *choosing, *callbacks, TrainingProgress(plan.recipe.name)],
+        callbacks=[
+            SaveAndStop(minutes),
+            *choosing,
+            *callbacks,
+            WarnsOfGuessing(data["train"]["label"][:], plan.recipe),
+            TrainingProgress(plan.recipe.name),
+        ],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -97,7 +105,7 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
         settings |= {
             "save_strategy": "epoch",
             "load_best_model_at_end": True,
-            "metric_for_best_model": "accuracy" if plan.select_by is None else METRIC,
+            "metric_for_best_model": "accuracy" if plan.select_by is None else CHOOSES,
             "greater_is_better": True,
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
@@ -122,4 +130,7 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    return {"accuracy": float((np.argmax(logits, axis=-1) == prediction.label_ids).mean())}
+    answers, labels = np.argmax(logits, axis=-1), np.asarray(prediction.label_ids)
+    found = {"accuracy": float((answers == labels).mean()), "examples": len(answers)}
+    majority = majority_share(labels.tolist())
+    return found if majority is None else found | {"majority": majority, "answers": len(np.unique(answers))}

@@ -13,13 +13,18 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback
 from rosewood.attacks.search.estimate import robust_accuracy
 from rosewood.data.lexicon import Lexicon
 from rosewood.protocol import Attack
+from rosewood.training.guessing import guesses
 
 METRIC = "eval_robust_accuracy"
+ATTACKED = "eval_attacked_accuracy"
+CHOOSES = "eval_robust_if_learnt"
 
 
 class RobustValidation(TrainerCallback):
     """Adds `eval_robust_accuracy` to every evaluation: the share of examples that stay right under an attack.
 
+    Beside it is the accuracy on the same examples without the attack, and the figure that chooses between epochs: a
+    model at guessing cannot be misled, so it comes after every other, whatever it keeps under attack.
     The examples are the same ones every time. The search has random numbers of its own, so that training goes on as
     it would without it.
     """
@@ -52,5 +57,7 @@ class RobustValidation(TrainerCallback):
                 max_length=self._max_length,
                 progress=False,
             )
-        metrics[METRIC] = summary.robust_accuracy
-        state.log_history[-1][METRIC] = summary.robust_accuracy
+        robust = summary.robust_accuracy
+        found = {METRIC: robust, ATTACKED: summary.clean_accuracy, CHOOSES: robust - 1 if guesses(metrics) else robust}
+        metrics |= found
+        state.log_history[-1] |= found

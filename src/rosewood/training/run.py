@@ -43,10 +43,11 @@ from rosewood.results import Metrics, RunInfo
 from rosewood.training.assembly import assembled
 from rosewood.training.checkpoint import NoGoodCheckpointError
 from rosewood.training.full_disk import explained
+from rosewood.training.guessing import MAJORITY, guesses
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.plan import DEFAULTS, Plan
 from rosewood.training.progress import TrainingProgress
-from rosewood.training.robust_validation import METRIC
+from rosewood.training.robust_validation import ATTACKED, METRIC
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 from rosewood.training.untrusted import refuse_links
@@ -216,6 +217,7 @@ def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) 
     return RunInfo(
         **_settings(plan),
         fingerprints=_fingerprints(data, words),
+        examples={split: len(rows) for split, rows in data.items()},
         command=typed_command(),
     )
 
@@ -294,6 +296,9 @@ def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> No
         validation_accuracy=final.get("eval_accuracy"),
         validation_loss=final.get("eval_loss"),
         robust_validation_accuracy=final.get(METRIC),
+        attacked_validation_accuracy=final.get(ATTACKED),
+        validation_majority=final.get(MAJORITY),
+        at_guessing=guesses(final),
     )
     if is_first():
         metrics.save(output / "metrics.json")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
+from rosewood.guessing import majority_share
 from rosewood.intervals import wilson_interval
 from rosewood.results import AttackedExample, AttackSummary
 
@@ -24,6 +25,7 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0) -> AttackS
         counts=dict(counts),
         clean_accuracy=len(attacked) / total,
         clean_interval=wilson_interval(len(attacked), total),
+        majority=majority_share(example.label for example in examples),
         robust_accuracy=unbroken / total,
         robust_accuracy_at_most=(unbroken + counts["out_of_time"]) / total,
         robust_interval=(

@@ -1,0 +1,97 @@
+"""Warnings while a model trains and does not learn: its loss is that of guessing, or all its answers are the same."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import entropy
+from transformers import TrainerCallback
+
+from rosewood.guessing import at_guessing
+from rosewood.intervals import wilson_interval
+from rosewood.recipe import Recipe
+
+NEAR = 0.98
+"""A loss above this share of that of guessing counts as that of guessing."""
+EARLY = 1 / 3
+"""Of training, in which no model has to have learnt much."""
+CLEAN_LOSS = "loss_ce"
+MAJORITY, ANSWERS, EXAMPLES = "eval_majority", "eval_answers", "eval_examples"
+
+
+def guesses(metrics: dict[str, Any]) -> bool | None:
+    """Whether validation accuracy is at guessing; None if these metrics do not say."""
+    accuracy, majority, examples = (metrics.get(name) for name in ("eval_accuracy", MAJORITY, EXAMPLES))
+    if accuracy is None or majority is None or not examples:
+        return None
+    return at_guessing(wilson_interval(round(accuracy * examples), int(examples)), majority)
+
+
+class WarnsOfGuessing(TrainerCallback):
+    """Warns once when, after the first third, the training loss is still that of the label frequencies alone, and once
+    when every validation example gets the same answer.
+    """
+
+    def __init__(self, labels: Sequence[int], recipe: Recipe) -> None:
+        self._guessing = float(entropy(np.bincount(labels)))
+        self._recipe = recipe
+        self._losses: dict[int, float] = {}
+        self._said: set[str] = set()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        loss = (logs or {}).get(CLEAN_LOSS)
+        if loss is None:
+            return
+        self._losses[state.global_step] = loss
+        recent = [loss for step, loss in self._losses.items() if step > (1 - EARLY) * state.global_step]
+        mean = float(np.mean(recent))
+        if state.global_step >= EARLY * state.max_steps and mean >= NEAR * self._guessing > 0:
+            self._say(
+                "loss",
+                f"the training loss is still that of guessing: cross-entropy {mean:.3f} after {state.global_step} of "
+                f"{state.max_steps} steps, where label frequencies alone give {self._guessing:.3f}",
+                args,
+                state,
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any] | None = None, **_: Any) -> None:
+        found = metrics or {}
+        if found.get(ANSWERS) == 1 and found.get(MAJORITY) is not None and state.global_step >= EARLY * state.max_steps:
+            self._say(
+                "answers",
+                f"every validation example gets the same answer after {state.global_step} of {state.max_steps} steps: "
+                f"accuracy {found['eval_accuracy']:.1%}, where the most frequent label is {found[MAJORITY]:.1%} of "
+                "the examples",
+                args,
+                state,
+            )
+
+    def _say(self, what: str, finding: str, args: Any, state: Any) -> None:
+        if what in self._said or not state.is_world_process_zero:
+            return
+        self._said.add(what)
+        warnings.warn(f"{finding}. {self._advice(args.learning_rate)}", stacklevel=3)
+
+    def _advice(self, rate: float) -> str:
+        advice = [
+            f"Change the learning rate ({rate:g} now; higher if the loss hardly moves, lower if it jumps)",
+            "train for more epochs",
+        ]
+        weaker = list(_strengths(self._recipe.to_dict()))
+        if weaker:
+            advice.append(f"or disturb the model less ({', '.join(weaker)})")
+        return f"{', '.join(advice)}." if weaker else f"{' or '.join(advice)}."
+
+
+def _strengths(recipe: dict[str, Any]) -> list[str]:
+    """The settings of a recipe that say how much its training is disturbed, with their values."""
+    names = {"objective": ("divergence_weight", "perturbed_weight"), "perturbation": ("radius", "step_size", "steps")}
+    return [
+        f"{part}.{name}={value:g}"
+        for part, settings in names.items()
+        for name in settings
+        if recipe.get("perturbation") and (value := (recipe.get(part) or {}).get(name))
+    ]
