@@ -10,7 +10,7 @@ from sklearn.calibration import calibration_curve
 
 from rosewood.errors import DataError
 from rosewood.evaluation.calibration import TEMPERATURES, ReliabilityBin, best_temperature, held_out_ece, reliability
-from rosewood.evaluation.metrics import expected_calibration_error, softmax
+from rosewood.evaluation.metrics import expected_calibration_error, merged, predicted_labels, softmax
 
 
 def random_case(seed: int, examples: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -81,6 +81,67 @@ def test_temperatures_have_bounds() -> None:
     assert best_temperature([[1.0, 0.0], [0.0, 1.0]], [0, 1]) == 0.01
     assert best_temperature([[1.0, 0.0], [0.0, 1.0]], [1, 0]) == 100
     assert np.isfinite(best_temperature([[5000.0, -5000.0], [0.0, 1.0]], [0, 1]))
+
+
+MERGED = [[0], [1, 2]]
+
+
+def merged_case(temperature: float, examples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of three classes that are right once they are divided by a temperature, and labels of two."""
+    rng = np.random.default_rng(0)
+    right = rng.normal(size=(examples, 3))
+    drawn = rng.random(examples)[:, None] > softmax(right).cumsum(axis=1)
+    return temperature * right, (drawn.sum(axis=1) > 0).astype(int)
+
+
+def test_the_temperature_of_a_three_way_model_is_found_on_a_two_way_set() -> None:
+    logits, labels = merged_case(2.0, 20_000)
+    found = best_temperature(logits, labels, MERGED)
+    assert found == pytest.approx(2.0, abs=0.02)
+    # Not what divides the merged logits.
+    together = np.stack([logits[:, 0], np.logaddexp(logits[:, 1], logits[:, 2])], axis=1)
+    assert abs(best_temperature(together, labels) - 2) > 0.08
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_no_temperature_has_a_lower_loss_on_merged_labels(seed: int) -> None:
+    """Few examples, so that the loss has several valleys now and then."""
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(scale=3, size=(4, 4)), rng.integers(2, size=4)
+
+    def loss(temperature: float) -> float:
+        chances = softmax(logits / temperature)
+        pairs = np.stack([chances[:, [0, 3]].sum(1), chances[:, [1, 2]].sum(1)], axis=1)
+        return float(-np.log(pairs[np.arange(4), labels].clip(1e-300)).mean())
+
+    best = best_temperature(logits, labels, [[0, 3], [1, 2]])
+    assert loss(best) <= min(loss(each) for each in np.geomspace(0.01, 100, 2001)) + 1e-9
+
+
+def test_labels_in_another_order_than_the_classes() -> None:
+    logits, labels = random_case(3)
+    classes = logits.shape[1]
+    order = np.random.default_rng(0).permutation(classes)
+    moved = np.argsort(order)[labels]  # label i of the set is class order[i]
+    members = [[int(place)] for place in order]
+    assert best_temperature(logits, moved, members) == best_temperature(logits, labels)
+    assert held_out_ece(logits, moved, members=members) == pytest.approx(held_out_ece(logits, labels), abs=1e-12)
+
+
+def test_accuracy_and_calibration_judge_the_same_predictions() -> None:
+    logits, labels = merged_case(1.0, 3000)
+    predicted = predicted_labels(logits, MERGED)
+    chances = merged(softmax(logits), MERGED)
+    assert (predicted != chances.argmax(axis=1)).mean() > 0.02, "the two argmaxes should differ here"
+    curve = [each for each in reliability(chances, labels, predicted=predicted) if each.examples]
+    share = sum(each.accuracy * each.examples for each in curve) / len(labels)
+    assert share == pytest.approx((predicted == labels).mean(), abs=1e-12)
+    gaps = sum(each.examples / len(labels) * abs(each.accuracy - each.confidence) for each in curve)
+    assert expected_calibration_error(chances, labels, predicted=predicted) == pytest.approx(gaps, abs=1e-12)
+    assert gaps < 0.02, "these probabilities are right"
+    # And the protocol of ten folds, whose temperatures change no prediction.
+    assert held_out_ece(logits, labels, temperatures=[1.0], members=MERGED) == pytest.approx(gaps, abs=0.01)
 
 
 def slow_held_out_ece(logits: np.ndarray, labels: np.ndarray, seed: int, official_bug: bool) -> float:

@@ -16,7 +16,7 @@ from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
 from rosewood.data.suites import Suite
 from rosewood.errors import AbsentError, DataError, RunError
-from rosewood.evaluation.measure import merge
+from rosewood.evaluation.metrics import merged, predicted_labels
 from rosewood.evaluation.predict import predict
 from rosewood.evaluation.suite import evaluate
 from rosewood.results import Evaluation, Role
@@ -221,9 +221,8 @@ def test_three_way_models_on_two_way_sets(make_model: Make, tokenizer: PreTraine
 def test_merging_counts_predictions_and_adds_probabilities() -> None:
     # Neutral and contradiction together are the more probable, but entailment is what was predicted.
     chances = np.array([[0.4, 0.3, 0.3], [0.2, 0.7, 0.1]])
-    predicted, merged = merge(np.log(chances), [[0], [1, 2]])
-    assert predicted.tolist() == [0, 1]
-    np.testing.assert_allclose(np.exp(merged), [[0.4, 0.6], [0.2, 0.8]])
+    assert predicted_labels(np.log(chances), [[0], [1, 2]]).tolist() == [0, 1]
+    np.testing.assert_allclose(merged(chances, [[0], [1, 2]]), [[0.4, 0.6], [0.2, 0.8]])
 
 
 def test_outputs_without_names_are_not_guessed_at(

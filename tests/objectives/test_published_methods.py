@@ -43,6 +43,12 @@ METHODS: dict[str, tuple[str, dict[str, Any], Method]] = {
         SMART | {"perturbation.radius": 1e-2, "perturbation.steps": 2},
         lambda m, b: slow.smart(m, b, 3.0, 1e-3, 1e-5, 1e-2, 2),
     ),
+    "smart-mt-dnn": ("smart:mt-dnn", {}, lambda m, b: slow.mt_dnn(m, b, 1.0, 1e-5, 1e-5, 1)),
+    "smart-mt-dnn-far": (
+        "smart:mt-dnn",
+        {"perturbation.steps": 3, "perturbation.step_size": 0.5},  # far enough for the slope to matter
+        lambda m, b: slow.mt_dnn(m, b, 1.0, 0.5, 1e-5, 3),
+    ),
     "r3f": ("r3f", {}, lambda m, b: slow.r3f(m, b, 0.7, 1e-5)),
     "r3f-far": ("r3f", {"perturbation.radius": 0.5}, lambda m, b: slow.r3f(m, b, 0.7, 0.5)),
     "worddrop": ("worddrop", {}, lambda m, b: slow.worddrop(m, b, 0.1, 0.01)),

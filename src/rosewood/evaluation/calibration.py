@@ -1,28 +1,34 @@
 """How far a model's confidence can be believed, bin by bin, and after its logits are divided by a temperature."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import softmax as scipy_softmax
+from scipy.special import logsumexp
 
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import (
     LOGITS,
     Floats,
     Ints,
+    Members,
     bin_of,
     checked,
     expected_calibration_error,
     finite,
+    judged,
+    merged,
+    predicted_labels,
     softmax,
 )
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 FOLDS = 10
 _COLDEST, _HOTTEST = 0.01, 100.0
+_PLACES = 30  # between them, a factor of 1.4 apart
 
 
 class ReliabilityBin(NamedTuple):
@@ -35,32 +41,46 @@ class ReliabilityBin(NamedTuple):
     accuracy: float | None
 
 
-def reliability(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> list[ReliabilityBin]:
+def reliability(
+    probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
+) -> list[ReliabilityBin]:
     """The points of a reliability diagram, in the bins of the expected calibration error.
 
     An empty bin has neither confidence nor accuracy.
     """
-    chances, truth = checked(probabilities, labels)
-    confidence, right = chances.max(axis=1), chances.argmax(axis=1) == truth
+    confidence, right = judged(probabilities, labels, predicted)
     places = bin_of(confidence, bins)
     return [_bin(k, bins, confidence[places == k], right[places == k]) for k in range(bins)]
 
 
-def best_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
-    """The temperature from 0.01 to 100 that minimises the negative log likelihood of softmax(logits / temperature)."""
-    scores, truth = _checked_logits(logits, labels)
-    given = scores[np.arange(len(truth)), truth]
+def best_temperature(logits: ArrayLike, labels: ArrayLike, members: Members | None = None) -> float:
+    """The temperature from 0.01 to 100 that minimises the negative log likelihood of softmax(logits / temperature).
+
+    The probability of a label that `members` makes of several classes is the sum of theirs, at that temperature.
+    """
+    scores, truth = _checked_logits(logits, labels, members)
+    classes = _singles(scores) if members is None else members
+    own = _own_scores(scores, truth, classes)
 
     def slope(inverse: float) -> float:
-        """The derivative by the inverse temperature, in which the likelihood is convex: it never falls."""
-        expected = (scipy_softmax(scores * inverse, axis=1) * scores).sum(axis=1)
+        """The derivative by the inverse temperature."""
+        expected, given = ((softmax(part * inverse) * scores).sum(axis=1) for part in (scores, own))
         return float((expected - given).mean())
 
-    if slope(1 / _HOTTEST) >= 0:
-        return _HOTTEST
-    if slope(1 / _COLDEST) <= 0:
-        return _COLDEST
-    return float(1 / brentq(slope, 1 / _HOTTEST, 1 / _COLDEST, xtol=1e-14, rtol=1e-14))
+    def loss(inverse: float) -> float:
+        return float((logsumexp(scores * inverse, axis=1) - logsumexp(own * inverse, axis=1)).mean())
+
+    # Of single classes the loss is convex in the inverse temperature and has one valley; merged, it may have several.
+    ends = (1 / _HOTTEST, 1 / _COLDEST)
+    places = ends if all(len(each) == 1 for each in classes) else np.geomspace(*ends, _PLACES).tolist()
+    slopes = {each: slope(each) for each in places}
+    sloping = [each for each, found in slopes.items() if found != 0]
+    valleys = [
+        brentq(slope, low, high, xtol=1e-14, rtol=1e-14)
+        for low, high in pairwise(sloping)
+        if slopes[low] < 0 < slopes[high]
+    ]
+    return float(1 / min([*ends, *valleys], key=loss))
 
 
 def held_out_ece(
@@ -69,14 +89,16 @@ def held_out_ece(
     seed: int = 0,
     temperatures: Sequence[float] = TEMPERATURES,
     official_bug: bool = False,
+    members: Members | None = None,
 ) -> float:
     """Expected calibration error by RoAST's protocol, the mean over ten random folds.
 
     The temperature with the lowest error on one fold (the first of equal ones) is used on the other nine.
     The official code uses the *number* of that temperature, counted from 0, as the temperature; number 0
     divides by zero and counts as an error of 0. `official_bug` does the same, to compare with published figures.
+    `members` says which classes each label is made of; temperatures divide the scores of the classes.
     """
-    scores, truth = _checked_logits(logits, labels)
+    scores, truth = _checked_logits(logits, labels, members)
     if len(truth) < FOLDS:
         raise DataError(f"the held-out calibration error needs at least {FOLDS} examples; got {len(truth)}.")
     if not temperatures or min(temperatures) <= 0:
@@ -85,9 +107,9 @@ def held_out_ece(
     errors = []
     for fold in np.array_split(order, FOLDS):
         rest = np.setdiff1d(order, fold)
-        best = int(np.argmin([_ece_at(scores[fold], truth[fold], each) for each in temperatures]))
+        best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in temperatures]))
         chosen = best if official_bug else temperatures[best]
-        errors.append(_ece_at(scores[rest], truth[rest], chosen) if chosen else 0.0)
+        errors.append(_ece_at(scores[rest], truth[rest], chosen, members) if chosen else 0.0)
     return float(np.mean(errors))
 
 
@@ -97,11 +119,26 @@ def _bin(k: int, bins: int, confidence: Floats, right: np.ndarray) -> Reliabilit
     return ReliabilityBin(k / bins, (k + 1) / bins, len(right), *means)
 
 
-def _ece_at(scores: Floats, truth: Ints, temperature: float) -> float:
-    return expected_calibration_error(softmax(scores / temperature), truth)
+def _ece_at(scores: Floats, truth: Ints, temperature: float, members: Members | None) -> float:
+    of_label = _singles(scores) if members is None else members
+    chances = merged(softmax(scores / temperature), of_label)
+    return expected_calibration_error(chances, truth, predicted=predicted_labels(scores, of_label))
 
 
-def _checked_logits(logits: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
+def _own_scores(scores: Floats, truth: Ints, members: Members) -> Floats:
+    """The scores of the classes that an example's label is made of, minus infinity elsewhere."""
+    inside = np.zeros((len(scores), scores.shape[1]), dtype=bool)
+    for label, classes in enumerate(members):
+        inside[np.ix_(truth == label, list(classes))] = True
+    return np.where(inside, scores, -np.inf)
+
+
+def _singles(scores: Floats) -> Members:
+    return [[place] for place in range(scores.shape[1])]
+
+
+def _checked_logits(logits: ArrayLike, labels: ArrayLike, members: Members | None) -> tuple[Floats, Ints]:
     scores = finite(logits, 2, LOGITS)
-    _, truth = checked(softmax(scores), labels)
+    chances = softmax(scores)
+    _, truth = checked(chances if members is None else merged(chances, members), labels)
     return scores, truth

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 from rosewood.evaluation import metrics
 from rosewood.evaluation.calibration import FOLDS, best_temperature, held_out_ece, reliability
@@ -18,7 +17,6 @@ from rosewood.intervals import wilson_interval
 from rosewood.results import GroupResult, ReliabilityPoint, SetResult
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Measured(NamedTuple):
@@ -35,12 +33,15 @@ def measure(
     """Accuracy, calibration and groups of a set; `logits` stand in the order of the plan's labels.
 
     Where a label of the set merges several of the plan's, a prediction of any of them counts for it (as in RoAST and
-    HANS), and its probability, for calibration, is the sum of theirs.
+    HANS), and its probability is the sum of theirs. Calibration judges the same predictions as accuracy does, by the
+    probability of the predicted label, and a temperature divides the logits before anything is merged.
     """
     planned, truth = loaded.planned, np.asarray(loaded.labels)
-    predicted, merged = merge(logits, [plan.members(label) for label in planned.labels])
+    members = [plan.members(label) for label in planned.labels]
+    predicted = metrics.predicted_labels(logits, members)
     right = predicted == truth
-    probabilities = metrics.softmax(merged)
+    probabilities = metrics.merged(metrics.softmax(logits), members)
+    curve = reliability(probabilities, truth, predicted=predicted)
     kinds = group_labels(loaded.rows, loaded.labels, planned.labels, frequency, loaded.columns)
     groups = by_group(right, kinds)
     weakest = worst(groups)
@@ -50,12 +51,12 @@ def measure(
         examples=len(truth),
         accuracy=float(right.mean()),
         interval=wilson_interval(int(right.sum()), len(truth)),
-        ece=metrics.expected_calibration_error(probabilities, truth),
+        ece=metrics.expected_calibration_error(probabilities, truth, predicted=predicted),
         brier=metrics.brier(probabilities, truth),
         nll=metrics.negative_log_likelihood(probabilities, truth),
-        held_out_ece=held_out_ece(merged, truth, seed) if len(truth) >= FOLDS else None,
-        temperature=best_temperature(merged, truth),
-        reliability=[ReliabilityPoint(**each._asdict()) for each in reliability(probabilities, truth)],
+        held_out_ece=held_out_ece(logits, truth, seed, members=members) if len(truth) >= FOLDS else None,
+        temperature=best_temperature(logits, truth, members),
+        reliability=[ReliabilityPoint(**each._asdict()) for each in curve],
         groups=[GroupResult(**each._asdict()) for each in groups],
         worst=None if weakest is None else GroupResult(**weakest._asdict()),
         noise=planned.noise,
@@ -66,13 +67,3 @@ def measure(
         note=planned.note,
     )
     return Measured(result, predicted, kinds)
-
-
-def merge(logits: ArrayLike, members: Sequence[Sequence[int]]) -> tuple[Ints, Floats]:
-    """The predicted label of each example, and its logits, where each label stands for several outputs."""
-    scores = np.asarray(logits, dtype=np.float64)
-    label_of = np.empty(scores.shape[1], dtype=np.int64)
-    for label, outputs in enumerate(members):
-        label_of[list(outputs)] = label
-    merged = np.stack([logsumexp(scores[:, list(outputs)], axis=1) for outputs in members], axis=1)
-    return label_of[scores.argmax(axis=1)], merged

@@ -1,5 +1,7 @@
 """Accuracy and calibration of predicted class probabilities, in plain numpy."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -7,6 +9,8 @@ from rosewood.errors import DataError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Members = Sequence[Sequence[int]]
+"""For each label the classes that it is made of."""
 LOGITS = "logits (examples, classes)"
 
 
@@ -17,23 +21,46 @@ def softmax(logits: ArrayLike) -> Floats:
     return shares / shares.sum(axis=-1, keepdims=True)
 
 
+def merged(probabilities: ArrayLike, members: Members) -> Floats:
+    """The probabilities of labels, (examples, labels): the sums of those of their classes."""
+    chances = np.asarray(probabilities, dtype=np.float64)
+    return np.stack([chances[:, list(classes)].sum(axis=1) for classes in members], axis=1)
+
+
+def predicted_labels(scores: ArrayLike, members: Members) -> Ints:
+    """The label that the class with the highest score belongs to; a tie goes to the first class."""
+    array = np.asarray(scores)
+    label_of = np.empty(array.shape[1], dtype=np.int64)
+    for label, classes in enumerate(members):
+        label_of[list(classes)] = label
+    return label_of[array.argmax(axis=1)]
+
+
 def accuracy(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Share of examples whose most probable class is the label; a tie goes to the first class."""
     chances, truth = checked(probabilities, labels)
     return float((chances.argmax(axis=1) == truth).mean())
 
 
-def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> float:
+def expected_calibration_error(
+    probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
+) -> float:
     """Mean gap between confidence and accuracy over equal-width confidence bins, weighted by their size.
 
-    Confidence is the highest probability of an example. Bin k holds the confidences in
-    (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
+    Confidence is the probability of what is predicted: the most probable label, or what `predicted` says. Bin k holds
+    the confidences in (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
     """
-    chances, truth = checked(probabilities, labels)
-    confidence = chances.max(axis=1)
-    gap = (chances.argmax(axis=1) == truth) - confidence
+    confidence, right = judged(probabilities, labels, predicted)
+    gap = right - confidence
     sums = np.bincount(bin_of(confidence, bins), weights=gap, minlength=bins)
-    return float(np.abs(sums).sum() / len(truth))
+    return float(np.abs(sums).sum() / len(right))
+
+
+def judged(probabilities: ArrayLike, labels: ArrayLike, predicted: Ints | None = None) -> tuple[Floats, Floats]:
+    """Of each example how probable its predicted label is, and 1 if that is its label, else 0."""
+    chances, truth = checked(probabilities, labels)
+    chosen = chances.argmax(axis=1) if predicted is None else predicted
+    return chances[np.arange(len(truth)), chosen], (chosen == truth).astype(np.float64)
 
 
 def bin_of(confidence: Floats, bins: int) -> Ints:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.sites import Change, Place, Site, real_tokens, site_problems
+from rosewood.model.sites import Change, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
-from rosewood.tensors.divergence import divergence_problems, forward_kl, symmetric_kl
+from rosewood.tensors.divergence import divergence_problems, forward_kl, log_odds_gap, symmetric_kl
 from rosewood.tensors.slopes import LossScale, slopes
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ ASCENDED = {
     "ce": "CE(f(e + delta), y)",
     "kl": "KL(p || p') + KL(p' || p), p = f(e) fixed",
     "forward_kl": "KL(p || p'), p = f(e) fixed",
+    "log_odds": "2 sum p' (logit p' - logit p), p = f(e) and both logits fixed",
+}
+DIVERGENCES = {"kl": symmetric_kl, "forward_kl": forward_kl, "log_odds": log_odds_gap}
+MOVED = {
+    "encoder": "the encoder input",
+    "words": "the word embeddings",
+    "embedded_twice": "the encoder input, given in place of the word embeddings",
 }
 
 
@@ -41,8 +49,10 @@ class EmbeddingAscent(Perturbation):
     - RoAST (Kim et al., 2023): CE, one step of 0.1, scaled token by token, from U(0, 1) 1e-5, on the encoder's input,
       no ball. Its official code crashes on a non-finite gradient; here such an example keeps its start.
     - SMART (Jiang et al., 2020, Algorithm 1): `loss="kl"`, `norm="sentence_infinity"`, step 1e-3, `initial="normal"`
-      with 1e-5, `radius=1e-5`, and gradients that reach the embeddings. Its official code (mt-dnn) ascends a one-way
-      KL by 1e-5 and scales every token's delta itself to 1: `loss="forward_kl"`, `norm="rescaled_token"`.
+      with 1e-5, `radius=1e-5`, and gradients that reach the embeddings. Its official code (mt-dnn) is
+      `loss="log_odds"`, `norm="rescaled_token"` and `at="embedded_twice"` with a step of 1e-5: it climbs a gap between
+      log-odds, scales every token's delta itself to 1, and gives the encoder's input plus delta to the model in place
+      of the word vectors, so that positions and layer norm are applied twice.
     - FreeLB (Zhu et al., 2020, Algorithm 1), with the objective adversarial_path: `norm="sentence"`,
       `initial="sentence"`: U(-1, 1) initial_size / sqrt(length width), `at="words"`, and a Frobenius ball.
 
@@ -51,14 +61,14 @@ class EmbeddingAscent(Perturbation):
     Padding is never moved.
     """
 
-    loss: Literal["ce", "kl", "forward_kl"] = "ce"
+    loss: Literal["ce", "kl", "forward_kl", "log_odds"] = "ce"
     norm: Literal["token", "sentence", "sentence_infinity", "rescaled_token"] = "token"
     steps: Annotated[int, Field(ge=0)] = 1
     step_size: Annotated[float, Field(gt=0)] = 0.1
     radius: Annotated[float, Field(gt=0)] | None = None
     initial: Literal["uniform01", "normal", "sentence"] = "uniform01"
     initial_size: Annotated[float, Field(ge=0)] = 1e-5
-    at: Place = "encoder"
+    at: Literal["encoder", "words", "embedded_twice"] = "encoder"
     through_embeddings: bool = False
 
     def cost(self, stage: Stage) -> Cost:
@@ -76,7 +86,6 @@ class EmbeddingAscent(Perturbation):
             "sentence": f"U(-1, 1) {self.initial_size:g} / sqrt(tokens width)",
         }[self.initial]
         ball = "|delta|_2 of each sentence" if self.norm == "sentence" else "max |delta|"
-        what = "word embeddings" if self.at == "words" else "encoder input"
         if self.norm == "rescaled_token":
             step = (
                 f"delta <- (delta + {self.step_size:g} g) / (max_h |delta + {self.step_size:g} g| + 1e-6) of each token"
@@ -84,7 +93,7 @@ class EmbeddingAscent(Perturbation):
         else:
             step = f"delta <- delta + {self.step_size:g} g / N, N = {NORMS[self.norm]}"
         return [
-            f"f(x') = f(e + delta), e the {what}{'' if self.through_embeddings else ', without gradient'}",
+            f"f(x') = f(e + delta), e {MOVED[self.at]}{'' if self.through_embeddings else ', without gradient'}",
             f"delta_0 = {start if self.initial_size else '0'}; g = grad_delta {ASCENDED[self.loss]}",
             f"{self.steps} times: {step}" + ("" if self.radius is None else f"; then {ball} <= {self.radius:g}"),
         ]
@@ -101,12 +110,20 @@ class EmbeddingAscent(Perturbation):
                 "perturbation.norm=rescaled_token gives every token's perturbation the size 1, so perturbation.radius "
                 "would undo it: leave one of them out"
             )
+        if self.at == "embedded_twice" and stage.objective.name == "adversarial_path":
+            found.append(
+                "objective adversarial_path moves what the model embeds once: set perturbation.at to words or encoder"
+            )
         return found
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        found = site_problems(model, self.at, "perturbation embedding_ascent")
+        user = "perturbation embedding_ascent"
+        if self.at == "embedded_twice":
+            found = site_problems(model, "encoder", user) or _width_problems(model, user)
+        else:
+            found = site_problems(model, self.at, user)
         compares = self.loss != "ce" and self.steps > 0
-        return found + divergence_problems(model, "perturbation embedding_ascent") if compares else found
+        return found + divergence_problems(model, user) if compares else found
 
     def start(self, run: Run) -> EmbeddingAscender:
         return EmbeddingAscender(self, run.model, run.loss_scale)
@@ -117,18 +134,20 @@ class EmbeddingAscender(Perturber):
 
     def __init__(self, settings: EmbeddingAscent, model: nn.Module, loss_scale: LossScale | None = None) -> None:
         self.settings = settings
-        self._loss_scale = loss_scale
-        self._place = Site(settings.at, model)
+        self._model, self._loss_scale = model, loss_scale
+        self._place = Site("words" if settings.at == "embedded_twice" else settings.at, model)
+        self._first = Site("encoder", model) if settings.at == "embedded_twice" else None
         self._width = self._place.width  # now, not in the middle of a step
 
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
         delta = self.initial(batch)
-        seen: list[Tensor] = []
+        # The bare model: a wrapper for several processes would wait for the rest of the forward.
+        seen = [] if self._first is None else [self._first.reached(partial(call, batch, self._model))]
 
         def embeddings(hidden: Tensor) -> Tensor:
             if not seen:
-                seen.append(hidden if self.settings.through_embeddings else hidden.detach())
-            return seen[0]
+                seen.append(hidden)
+            return seen[0] if self.settings.through_embeddings else seen[0].detach()
 
         for _ in range(self.settings.steps):
             slope = self._slope(call, batch, clean, delta.requires_grad_(), embeddings)
@@ -143,8 +162,7 @@ class EmbeddingAscender(Perturber):
         if self.settings.loss == "ce":
             loss = output.loss
         else:
-            measure = symmetric_kl if self.settings.loss == "kl" else forward_kl
-            loss = measure(clean.predictions().detach(), output.predictions())
+            loss = DIVERGENCES[self.settings.loss](clean.predictions().detach(), output.predictions())
         return slopes(loss * output.prediction_count(), [delta], self._loss_scale)[0]
 
     def moved(self, delta: Tensor) -> AbstractContextManager[None]:
@@ -194,6 +212,16 @@ class EmbeddingAscender(Perturber):
             norm = torch.linalg.vector_norm(delta, dim=(1, 2), keepdim=True)
             return delta * (radius / norm.clamp(min=radius))
         return delta.clamp(-radius, radius)
+
+
+def _width_problems(model: nn.Module, user: str) -> list[str]:
+    words, encoder = Site("words", model).width, Site("encoder", model).width
+    if words == encoder:
+        return []
+    return [
+        f"{user} with at=embedded_twice gives the encoder's input in place of the word vectors, and in "
+        f"{type(model).__name__} these have {encoder} and {words} numbers: set perturbation.at to encoder"
+    ]
 
 
 def _sum(hidden: Tensor, delta: Tensor) -> Tensor:

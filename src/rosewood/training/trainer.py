@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import DynamoBackend
@@ -46,6 +46,23 @@ from rosewood.training.train_sampler import train_sampler
 from rosewood.training.watch import Watch
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
+
+
+class StepSize(NamedTuple):
+    """How large an optimiser step is.
+
+    `items` is what the Trainer tells a custom loss to divide by. `counts` has the predictions of each micro-batch here,
+    `total` those of all of them, averaged over the processes; `examples` are those of all processes.
+    """
+
+    items: Tensor | int | None
+    counts: list[int]
+    total: float
+    examples: int
+
+    def parts(self, count: int | Tensor) -> float:
+        """How many micro-batches with so many predictions would make the step."""
+        return max(self.total, 1) / max(int(count), 1)
 
 
 class RobustTrainer(CheckpointedTrainer):
@@ -212,16 +229,16 @@ class RobustTrainer(CheckpointedTrainer):
     def get_batch_samples(self, epoch_iterator: Iterator, num_batches: int, device: torch.device) -> Any:
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if batches:
-            counts = torch.stack([self._predictions.count(batch) for batch in batches]).to(device)
-            total = counts.sum().double()
-            average_([total])  # as gradients are
-            *self._counts, self._total = [*counts.tolist(), total.item()]
-            self._examples = sum(len(next(iter(batch.values()))) for batch in batches) * self.args.world_size
+            self._size = self._step_size(batches, items)
         return batches, items
 
-    def _parts(self) -> float:
-        """How many micro-batches with as many predictions as the current one would make the optimiser step."""
-        return max(self._total, 1) / max(self._counts[self._micro_batch], 1)
+    def _step_size(self, batches: list[Batch], items: Tensor | int | None) -> StepSize:
+        counts = torch.stack([self._predictions.count(batch) for batch in batches]).to(self.args.device)
+        total = counts.sum().double()
+        average_([total])  # as gradients are
+        examples = sum(len(next(iter(batch.values()))) for batch in batches) * self.args.world_size
+        *each, whole_step = [*counts.tolist(), total.item()]
+        return StepSize(items, each, whole_step, examples)
 
     def _moment(self, examples: int = 1, parts: float = 1) -> Moment:
         epoch = int((self.state.epoch or 0.0) + 1e-9)
@@ -243,13 +260,14 @@ class RobustTrainer(CheckpointedTrainer):
             # A gradient that waits for the last micro-batch can neither be read nor kept apart.
             wrapper.set_requires_gradient_sync(True)
         inputs = self._prepare_inputs(inputs)
-        call = self._call(model, num_items_in_batch)
+        call = self._call(model)
         if self._engine.enter(self.state.global_step, call, self._training_steps):
             self.optimizer.state.clear()  # a stage starts with a fresh optimiser
         # The engine averages over processes itself: DDP would miss every backward but the first after a forward.
         alone = wrapper.no_sync() if isinstance(wrapper, DistributedDataParallel) else nullcontext()
         with alone:
-            loss = self._engine.micro_batch(call, inputs, self._moment(self._examples, self._parts()))
+            parts = self._size.parts(self._size.counts[self._micro_batch])
+            loss = self._engine.micro_batch(call, inputs, self._moment(self._size.examples, parts))
         self._micro_batch = 0 if self.accelerator.sync_gradients else self._micro_batch + 1
         if self.accelerator.sync_gradients and self._skipped.may_end_now():
             # Now, because clipping spreads a NaN to the gradients of all parameters.
@@ -258,14 +276,19 @@ class RobustTrainer(CheckpointedTrainer):
 
     def _training_steps(self) -> Iterator[list[Batch]]:
         """One pass over the training data, optimiser step by optimiser step, that leaves the random state as it was."""
-        with torch.random.fork_rng():
-            torch.manual_seed(self.args.seed)
-            loader = self.get_train_dataloader()
-            batches = iter(track(loader, description="importance", disable=not self.is_world_process_zero()))
-            while step := list(islice(batches, self.args.gradient_accumulation_steps)):
-                yield [self._prepare_inputs(batch) for batch in step]
+        size = self._size
+        try:
+            with torch.random.fork_rng():
+                torch.manual_seed(self.args.seed)
+                loader = self.get_train_dataloader()
+                batches = iter(track(loader, description="importance", disable=not self.is_world_process_zero()))
+                while step := list(islice(batches, self.args.gradient_accumulation_steps)):
+                    self._size = self._step_size(step, self._get_num_items_in_batch(step, self.args.device))
+                    yield [self._prepare_inputs(batch) for batch in step]
+        finally:
+            self._size = size
 
-    def _call(self, trained: nn.Module, num_items_in_batch: Tensor | int | None) -> Call:
+    def _call(self, trained: nn.Module) -> Call:
         def call(batch: Batch, model: nn.Module | None = None) -> Output:
             with self.compute_loss_context_manager():
                 # A copy, because compute_loss may take the labels out of the batch.
@@ -273,13 +296,13 @@ class RobustTrainer(CheckpointedTrainer):
                     trained if model is None else model,
                     {name: value for name, value in batch.items() if name != SUBSTITUTES},
                     return_outputs=True,
-                    num_items_in_batch=num_items_in_batch,
+                    num_items_in_batch=self._size.items,
                 )
             if self.args.n_gpu > 1:
                 loss = loss.mean()
             if self.compute_loss_func is not None:
                 # A custom loss is already normalised over the accumulated batches; undo the division to come.
-                loss = loss * self._parts()
+                loss = loss * self._size.parts(self._predictions.count(batch))
             logits: Any = outputs.get("logits") if isinstance(outputs, dict) else outputs[1]
             return self._predictions.of(loss, logits, batch)
 
