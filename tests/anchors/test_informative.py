@@ -14,7 +14,7 @@ from transformers import BertForSequenceClassification, TrainerCallback
 
 from architectures import t5_encoder
 from replay import Batch, replay, same_weights
-from rosewood.anchors.informative import InformativeTether, Projections, info_nce
+from rosewood.anchors.informative import ClassWeights, InformativeTether, Projections, info_nce
 from rosewood.errors import RecipeError
 from rosewood.model.attached import is_attached
 from rosewood.model.candidates import candidate_names
@@ -42,9 +42,14 @@ def recipe(own_pass: bool = False, **settings: Any) -> Recipe:
 
 
 def slow_loss(
-    student: Tensor, teacher: Tensor, labels: list[int], f: Callable[[int, Tensor, Tensor], Tensor], over: Over
+    student: Tensor,
+    teacher: Tensor,
+    labels: list[int],
+    f: Callable[[int, Tensor, Tensor], Tensor],
+    over: Over,
+    weights: str = "frequency",
 ) -> Tensor:
-    """Eq. 10 without its constant, example by example."""
+    """Eq. 10 without its constant, example by example; p(y) is the share of a class, or the same for all."""
     by_class = []
     for y in sorted(set(labels)):
         members = [i for i, label in enumerate(labels) if label == y]
@@ -56,8 +61,9 @@ def slow_loss(
             else:
                 rivals = [f(y, student[j], teacher[i]).exp() for j in members]
             losses.append(-(pair / sum(rivals)).log())
-        by_class.append(sum(losses) / len(members))
-    return sum(by_class) / len(by_class)
+        share = len(members) / len(labels) if weights == "frequency" else 1 / len(set(labels))
+        by_class.append(share * sum(losses) / len(members))
+    return sum(by_class)  # type: ignore[return-value]
 
 
 class SlowHeads(nn.Module):
@@ -86,15 +92,16 @@ class SlowHeads(nn.Module):
 
 @pytest.mark.parametrize("over", ["teacher", "student"])
 @pytest.mark.parametrize("classes", [1, 3])
-def test_the_loss_against_a_slow_transcription(over: Over, classes: int) -> None:
+@pytest.mark.parametrize("by", ["frequency", "equal"])
+def test_the_loss_against_a_slow_transcription(by: ClassWeights, classes: int, over: Over) -> None:
     generator = torch.Generator().manual_seed(3)
     student, teacher = torch.randn(2, 11, 6, generator=generator, dtype=torch.float64)
     labels = torch.tensor([0, 2, 1, 0, 0, 1, 2, 0, 1, 1, 0]) % classes
     fast = nn.ModuleDict({side: Projections(classes, 6, 5, 4, generator, student) for side in ("student", "teacher")})
     slow = SlowHeads(fast)
     student, other = student.clone().requires_grad_(), student.clone().requires_grad_()
-    found = info_nce(fast["student"](student, labels), fast["teacher"](teacher, labels), labels, 0.2, over)
-    expected = slow_loss(other, teacher, labels.tolist(), slow.score, over)
+    found = info_nce(fast["student"](student, labels), fast["teacher"](teacher, labels), labels, 0.2, over, by)
+    expected = slow_loss(other, teacher, labels.tolist(), slow.score, over, by)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
     found.backward()
     expected.backward()
@@ -112,20 +119,21 @@ def test_orthonormal_features(over: Over, count: int) -> None:
     assert found == pytest.approx(-math.log(math.exp(5) / (math.exp(5) + count - 1)), abs=1e-12)
 
 
-def test_alone_in_its_class_an_example_adds_nothing_and_counts_as_a_class() -> None:
+@pytest.mark.parametrize(("by", "weight"), [("frequency", 2 / 3), ("equal", 1 / 2)])
+def test_alone_in_its_class_an_example_adds_nothing(by: ClassWeights, weight: float) -> None:
     rows = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     other = torch.randn(5, 4, dtype=torch.float64)
-    alone = info_nce(rows, other, torch.arange(5), 0.2, "teacher")
+    alone = info_nce(rows, other, torch.arange(5), 0.2, "teacher", by)
     assert alone.item() == 0
     alone.backward()
     assert not rows.grad.any()
     pair = info_nce(rows[:2], other[:2], torch.zeros(2, dtype=torch.long), 0.2, "teacher")
-    three = info_nce(rows[:3], other[:3], torch.tensor([0, 0, 1]), 0.2, "teacher")
-    torch.testing.assert_close(three, pair / 2)
+    three = info_nce(rows[:3], other[:3], torch.tensor([0, 0, 1]), 0.2, "teacher", by)
+    torch.testing.assert_close(three, pair * weight)
 
 
 def test_both_axes_agree_where_the_scores_are_symmetric_and_not_elsewhere() -> None:
-    one, other = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    one, other = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     labels = torch.tensor([0, 1, 0, 1, 0, 0])
     torch.testing.assert_close(info_nce(one, one, labels, 0.2, "teacher"), info_nce(one, one, labels, 0.2, "student"))
     apart = [info_nce(one, other, labels, 0.2, over).item() for over in ("teacher", "student")]
@@ -213,7 +221,7 @@ class Together(nn.Module):
     "settings",
     [
         {},
-        {"own_pass": True, "normalise_over": "student"},
+        {"own_pass": True, "normalise_over": "student", "class_weights": "equal"},
         {"conditional": False, "feature": "token", "temperature": 0.5},
         {"cache": False, "batches": "one_class"},
     ],
@@ -244,8 +252,9 @@ def test_a_training_run(settings: dict[str, Any], tmp_path: Path) -> None:
             return slow.heads.score(y, s, t, anchor.temperature)
 
         # The heads of a class that is not there have a gradient of 0, not none: momentum and decay go on.
+        term = slow_loss(student, target, labels, score, anchor.normalise_over, anchor.class_weights)
         nothing = 0 * sum(parameter.sum() for parameter in slow.heads.parameters())
-        (loss + 2.0 * slow_loss(student, target, labels, score, anchor.normalise_over) + nothing).backward()
+        (loss + 2.0 * term + nothing).backward()
 
     replay(trainer, slow, backward)
     same_weights(trainer.model, slow.model)
@@ -469,7 +478,14 @@ def test_the_cost_and_the_formulas() -> None:
 def test_the_switches_matter(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         *({}, {"conditional": False}, {"normalise_over": "student"}, {"temperature": 1.0}, {"feature": "token"}),
-        *({"hidden": 3}, {"out": 3}, {"batches": "one_class"}, {"batches": "mixed"}, {"weight": 1.0}),
+        *(
+            {"hidden": 3},
+            {"out": 3},
+            {"class_weights": "equal"},
+            {"batches": "one_class"},
+            {"batches": "mixed"},
+            {"weight": 1.0},
+        ),
     ]
     found = [weights(trained(recipe(**c), tmp_path, data=TinyData(16), max_steps=2).model) for c in changes]
     for one, other in itertools.combinations(found, 2):

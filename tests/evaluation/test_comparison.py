@@ -203,6 +203,13 @@ def test_mean_and_drop_are_figures_of_each_seed_and_tested(tmp_path: Path) -> No
     assert summary == {column: tests["rose", column].adjusted for column in SUMMARIES}
 
 
+def test_a_run_without_a_seed_is_not_the_run_with_seed_0(tmp_path: Path) -> None:
+    run = load_runs([save(tmp_path, "rose", 0, {("sst2", "clean"): 0.8}, suite=None)])[0]
+    better = run.evaluation.model_copy(update={"sets": [result("sst2", "clean", 0.9)]})
+    figures = figures_by_method({"rose": [run, run._replace(seed=None, evaluation=better)]})
+    assert {seed: each.value for seed, each in figures["rose"]["sst2"].items()} == {0: 0.8, None: 0.9}
+
+
 def test_mean_and_drop_are_over_the_tasks_that_all_methods_have(tmp_path: Path) -> None:
     runs = runs_on_two_tasks(tmp_path)
     only = [run for run in runs["rose"] if run.evaluation.task == "sst2"]

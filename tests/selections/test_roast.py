@@ -17,7 +17,7 @@ from rosewood.protocol import Progress, Readings, Run
 from rosewood.recipe import Recipe, build_recipe, load_recipe
 from rosewood.selections import roast as module
 from rosewood.selections.roast import Roast, RoastSelector, ascending
-from tiny import TinyData, differing, tiny_bert, trained, weights
+from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 from zero_mask_oracle import Arrays, Observed, Oracle, flat, generator, gradients_of, in_blocks, observed, unflat
 
 
@@ -332,6 +332,17 @@ def test_the_recipe_is_the_papers_loss(tmp_path: Path) -> None:
     entailment: Any = load_recipe("roast:entailment").selection
     assert (entailment.alpha, entailment.beta) == (0.6, 1.0)
     assert load_recipe("roast:code").objective.perturbed_weight == 0  # type: ignore[attr-defined]
+
+
+def test_the_official_code_drops_the_last_batch_and_ends_at_a_rate_of_1e_7(tmp_path: Path) -> None:
+    recipe = load_recipe("roast:code", {"training.learning_rate": 1e-3})
+    fixed = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "max_steps": -1}
+    args = arguments(tmp_path, **dict(recipe.training) | fixed)
+    trainer = Recording(model=tiny_bert(), args=args, train_dataset=TinyData(size=22), recipe=recipe)
+    trainer.train()
+    assert [len(batch["labels"]) for _, batch in trainer.micro_batches] == [4] * 10
+    assert trainer.lr_scheduler.get_last_lr() == [1e-7, 1e-7]
+    assert getattr(trainer.optimizer, "optimizer", trainer.optimizer).form == "hf"
 
 
 ABLATIONS = [

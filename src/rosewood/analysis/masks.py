@@ -34,7 +34,8 @@ def kept_by_tensor(run: str | Path) -> ByLayer:
 def second_order_ratios(run: str | Path) -> ByLayer | None:
     """The median over a layer's tensors of (1 - beta1) |g| / |m|; None if the run never read it.
 
-    At 1 the gradient is as large as its running mean; ROSE-Second keeps the tensors that are nearest to that.
+    ROSE-Second keeps the tensors whose ratio is nearest to 1, where the gradient is 1 / (1 - beta1) = 10 times its
+    running average m. After the first steps ratios are below 1, so these are the tensors with the largest |g| / |m|.
     """
     found = [(seen.step, seen.second_ratio) for seen in read_seen(run, SeenMasks) if seen.second_ratio is not None]
     if not found:

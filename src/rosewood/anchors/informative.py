@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rosewood.recipe import Stage
 
 Size = Annotated[int, Field(ge=1)]
+ClassWeights = Literal["frequency", "equal"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ class Informative(Anchor):
       L_y = - 1/N sum_i log [exp f_y(s_i, t_i) / sum_j exp f_y(s_i, t_j)]
       f_y(s, t) = cos(g_y(s), h_y(t)) / temperature
 
-    and the loss is the mean of L_y over the classes of the batch. g_y and h_y are Linear-ReLU-Linear, trained with the
-    model and dropped afterwards. A class with one example adds 0. `conditional=False` is the paper's ablation I(S; T):
-    one g and one h, and all examples are compared with each other.
+    and the loss is the mean of L_y over the classes, each as often as it occurs in the batch. g_y and h_y are
+    Linear-ReLU-Linear, trained with the model and dropped afterwards. A class with one example adds 0.
+    `conditional=False` is the paper's ablation I(S; T): one g and one h, and all examples are compared with each other.
 
     Settings where paper and official code differ:
     - `normalise_over`: the sum over j runs over the teachers' features for each student's (paper), or over the
       students' for each teacher's (code).
+    - `class_weights`: `frequency` weighs L_y by the share of the class in the batch, for p(y) in Eq. 10 (paper);
+      `equal` weighs the classes of a batch alike (code, whose batches have equally many examples of each).
     - `feature`: `pooler` is the pooler's output (code), or the summary token where a model has no pooler in its base
       model; `token` is the summary token's vector of the last layer (paper): the first token, or the last one in
       decoders, encoder-decoder models and XLNet.
@@ -66,6 +69,7 @@ class Informative(Anchor):
     weight: Annotated[float, Field(ge=0)] = 0.1
     conditional: bool = True
     normalise_over: Literal["teacher", "student"] = "teacher"
+    class_weights: ClassWeights = "frequency"
     temperature: Annotated[float, Field(gt=0)] = 0.2
     own_pass: bool = True
     feature: Feature = "pooler"
@@ -101,6 +105,7 @@ class Informative(Anchor):
             f"s = {self.feature} of " + ("one more pass" if self.own_pass else "the pass that gave the logits"),
             f"t = {self.feature} of the clean input at theta0, without dropout{once}",
             f"InfoNCE = - mean log softmax(cos(g(s), h(t)) / {self.temperature:g}), over the {over}, within a {peers}",
+            *(["all classes of a batch weigh alike"] if self.conditional and self.class_weights == "equal" else []),
         ]
 
     def problems(self, stage: Stage) -> list[str]:
@@ -151,14 +156,24 @@ class Projections(nn.Module):
 
 
 def info_nce(
-    student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, over: Literal["teacher", "student"]
+    student: Tensor,
+    teacher: Tensor,
+    labels: Tensor,
+    temperature: float,
+    over: Literal["teacher", "student"],
+    class_weights: ClassWeights = "frequency",
 ) -> Tensor:
-    """The loss of projections `(examples, out)`: a mean over each class, then over the classes that are there."""
+    """The loss of projections `(examples, out)`: a mean over each class, then over the classes that are there.
+
+    With the weights `frequency` that is the mean over all examples.
+    """
     dtype = torch.promote_types(student.dtype, torch.float32)
     one, other = (functional.normalize(side.to(dtype), dim=1) for side in (student, teacher))
     peers = labels.unsqueeze(1) == labels
     scores = (one @ other.T / temperature).masked_fill(~peers, -torch.inf)
     losses = -functional.log_softmax(scores, dim=1 if over == "teacher" else 0).diagonal()
+    if class_weights == "frequency":
+        return losses.mean()
     shares = 1 / peers.sum(1).to(dtype)  # they add up to the number of classes
     return (losses * shares).sum() / shares.sum()
 
@@ -192,7 +207,7 @@ class InformativeTether(PretrainedTether):
         labels = batch["labels"] if settings.conditional else torch.zeros_like(batch["labels"])
         projected = (self._heads["student"](student, labels), self._heads["teacher"](teacher, labels))
         one, other, everyone = (gathered(own) for own in (*projected, labels))
-        loss = info_nce(one, other, everyone, settings.temperature, settings.normalise_over)
+        loss = info_nce(one, other, everyone, settings.temperature, settings.normalise_over, settings.class_weights)
         return [Term("informative", loss, settings.weight)]
 
     def _student_features(self, result: Pass) -> Tensor:

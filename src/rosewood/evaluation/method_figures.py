@@ -26,7 +26,7 @@ class Figure(NamedTuple):
     interval: tuple[float, float] | None = None
 
 
-Figures = Mapping[str, Mapping[str, Mapping[int, Figure]]]
+Figures = Mapping[str, Mapping[str, Mapping[int | None, Figure]]]
 """Method -> column -> seed -> its figure."""
 
 
@@ -40,15 +40,15 @@ def mean_of(figures: Sequence[Figure]) -> Figure:
 
 def figures_by_method(methods: Mapping[str, Sequence[EvaluatedRun]]) -> Figures:
     """All figures of some methods; a suite over several tasks has columns for each, and their summaries."""
-    found: dict[str, dict[str, dict[int, Figure]]] = {method: {} for method in methods}
+    found: dict[str, dict[str, dict[int | None, Figure]]] = {method: {} for method in methods}
     for method, runs in methods.items():
         for run in runs:
             for column, figure in figures_of_run(run):
-                found[method].setdefault(column, {})[run.seed or 0] = figure
+                found[method].setdefault(column, {})[run.seed] = figure
     for method, seeds in shared_tasks(methods).by_seed.items():
         for seed, evaluations in seeds.items():
             for column, figure in _summaries(evaluations):
-                found[method].setdefault(column, {})[seed or 0] = figure
+                found[method].setdefault(column, {})[seed] = figure
     return found
 
 
