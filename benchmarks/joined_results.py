@@ -105,7 +105,7 @@ def _summaries(
 
 def _tested(figures: Sequence[ComparedFigure], baseline: str) -> list[ComparedFigure]:
     """The figures with p-values against the baseline, adjusted for all of them."""
-    values: dict[str, dict[str, dict[int, Figure]]] = {}
+    values: dict[str, dict[str, dict[int | None, Figure]]] = {}
     for each in figures:
         if not each.figure.startswith(UNTESTED):
             values.setdefault(each.label, {})[each.figure] = {k: Figure(v) for k, v in each.values.items()}

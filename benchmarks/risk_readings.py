@@ -81,7 +81,7 @@ class Watched(RobustTrainer):
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         step = self.state.global_step
         if step >= self.known:
-            call = self._call(model, None)
+            call = self._call(model)
             batch = self._prepare_inputs(inputs)
             masks = {AGAIN: self._read(call, batch, step, {}, AGAIN)}
             for settings in [{}, *SETTINGS]:

@@ -237,7 +237,12 @@ def _of_methods(
 
 
 def _figure(
-    group: Group, label: str, column: str, seeds: Mapping[int, Figure], test: OverSeeds | None, published: float | None
+    group: Group,
+    label: str,
+    column: str,
+    seeds: Mapping[int | None, Figure],
+    test: OverSeeds | None,
+    published: float | None,
 ) -> ComparedFigure:
     mean, deviation = mean_and_deviation([each.value for each in seeds.values()])
     return ComparedFigure(
@@ -245,7 +250,7 @@ def _figure(
         on=group.on,
         label=label,
         figure=one_line(column),
-        values={seed: each.value for seed, each in seeds.items()},
+        values={seed: each.value for seed, each in seeds.items() if seed is not None},  # a cell always has one
         mean=mean,
         deviation=None if math.isnan(deviation) else deviation,
         interval=mean_of(list(seeds.values())).interval,
