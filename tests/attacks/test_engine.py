@@ -364,8 +364,9 @@ def test_missing_resources_are_named(model: BertForSequenceClassification, singl
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text": ["a"]}, "one or two columns of text and then `label`.*got text"),
-        ({"label": [0], "text": ["a"]}, "got label, text"),
+        ({"text": ["a"]}, "expected a column 'label' or 'labels', and the columns are text"),
+        ({"label": [0], "labels": [0], "text": ["a"]}, "there are columns 'label' and 'labels'"),
+        ({"one": ["a"], "two": ["b"], "three": ["c"], "label": [0]}, "which columns hold the texts"),
         ({"text": [], "label": []}, "the data have no rows"),
         ({"text": ["a"], "label": [2]}, "expected labels from 0 to 1, got 2"),
         ({"text": ["a"], "label": [-1]}, "expected labels from 0 to 1, got -1"),

@@ -196,7 +196,8 @@ def test_only_one_class(write: Write, reviews: Rows) -> None:
 def test_scores_are_no_labels(write: Write) -> None:
     path = write("a.csv", "text,score\na,3.0\nb,2.75\nc,4\n")
     text = message(lambda: own(path, label_column="score"))
-    assert text == f"{path}: expected names or whole numbers as labels in column 'score', got 2.75"
+    assert text.startswith(f"{path}, column 'score': expected names or whole numbers as labels, got 2.75")
+    assert "numbers to predict (regression), which commands do not do" in text
 
 
 def test_label_that_train_does_not_have(write: Write, reviews: Rows) -> None:
@@ -253,7 +254,8 @@ def test_data_folder_is_chosen_before_the_hub(write: Write, monkeypatch: pytest.
 def test_file_without_a_folder(write: Write) -> None:
     text = message(lambda: load_split(folder_task({"file": "a.csv"}), "test"))
     assert text == (
-        "split test of task a is a file in the data folder: name the folder with --data-dir or ROSEWOOD_DATA"
+        "split test of task a is a file in the data folder: name the folder with --data-dir or ROSEWOOD_DATA, "
+        "or put a.csv beside the task's YAML file"
     )
     assert available_splits(folder_task({"file": "a.csv"})) == []
 

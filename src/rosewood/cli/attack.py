@@ -11,16 +11,16 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app
-from rosewood.cli.evaluate import check_run, task_of
+from rosewood.cli.evaluate import check_run, in_words_of, name_outputs, names_in, own_file, task_of
 from rosewood.cli.train import file_name
-from rosewood.errors import DataError
+from rosewood.errors import DataError, RunError
 
 if TYPE_CHECKING:
     from rosewood.attacks.search.campaign import Campaign
     from rosewood.attacks.search.resources import Encoder, Resources
     from rosewood.data.tasks import Task
     from rosewood.protocol import Attack
-    from rosewood.results import AttackResult
+    from rosewood.results import AttackResult, TestFile
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -30,6 +30,8 @@ EXAMPLES = """
   rosewood attack runs/rose --attack genetic --set population=20 --set generations=10 --examples 200 --jobs 4
 
   rosewood attack ./my-checkpoint --task sst2 --attack typos --max-seconds 60
+
+  rosewood attack org/model-on-the-hub --test-file mine.csv --labels bad,good --attack pwws
 
   torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
 """
@@ -43,6 +45,8 @@ class Orders:
     attack: Attack
     task: str | None
     split: str | None
+    own: TestFile | None
+    labels: list[str] | None
     data_dir: Path | None
     lexicon: str | None
     examples: int
@@ -80,6 +84,29 @@ def attack(
     ),
     split: str | None = typer.Option(
         None, help="The split to attack.", show_default="test, or else validation", rich_help_panel=DATA
+    ),
+    test_file: Path | None = typer.Option(
+        None,
+        help="Your own data: CSV, TSV, JSON Lines or Parquet, with labels that the model knows.",
+        rich_help_panel=DATA,
+    ),
+    text_column: list[str] = typer.Option(
+        [],
+        help="Column of --test-file with the text; twice for pairs.",
+        show_default="the run's, or text",
+        rich_help_panel=DATA,
+    ),
+    label_column: str | None = typer.Option(
+        None,
+        help="Column of --test-file with the label.",
+        show_default="the run's, or label or labels",
+        rich_help_panel=DATA,
+    ),
+    labels: str | None = typer.Option(
+        None,
+        help="Names of the model's outputs in their order, with commas.",
+        show_default="those in its config.json",
+        rich_help_panel=DATA,
     ),
     data_dir: Path | None = typer.Option(
         None,
@@ -121,10 +148,15 @@ def attack(
     from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
 
+    own = own_file(test_file, text_column, label_column, task)
+    if own is not None and split is not None:
+        raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
     orders = Orders(
         choose_attack(attack, parse_overrides(assignments)),
         task,
         split,
+        own,
+        names_in(labels),
         data_dir,
         lexicon,
         examples,
@@ -136,17 +168,17 @@ def attack(
         max_seconds,
     )
     for run in runs:  # all of them before the first, which may take hours
-        check_run(run, task)
+        check_run(run, task, own=own)
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     results = {}
     for run in runs:
-        campaign, labels = _prepare(run, orders, bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)))
+        campaign, names = _prepare(run, orders, bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)))
         folder = _folder(run, output, campaign)
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
             console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
         results[run] = _carry_out(campaign, folder, jobs, console)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
-            console.print(diff(example, labels), end="\n\n")
+            console.print(diff(example, names), end="\n\n")
     Console(quiet=not is_first()).print(render(results))
 
 
@@ -174,17 +206,26 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
 
     from rosewood.attacks.search.prepare import prepare
     from rosewood.data.loading import load_split
+    from rosewood.data.own import own_task
     from rosewood.evaluation.classifier import load_classifier
     from rosewood.results import RunInfo
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     directory = Path(run)
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
-    task = task_of(run, orders.task, directory if info else None)
+    model, tokenizer = load_classifier(str(directory / "model") if info else run, trusted)
+    if orders.labels is not None:
+        name_outputs(model, orders.labels)
     folder = orders.data_dir or (Path(info.data_dir) if info and info.data_dir else None)
+    known = None if orders.own is not None and info is None else task_of(run, orders.task, directory if info else None)
+    if orders.own is None:
+        assert known is not None, "a checkpoint needs --task or --test-file"
+        task, own = known, None
+    else:
+        own = in_words_of(orders.own, directory if info else None)
+        task = own_task(own.file, model.config, own.text_columns, own.label_column)
     split = orders.split or ("test" if "test" in task.splits else "validation")
     data = load_split(task, split, folder, orders.examples, orders.seed)
-    model, tokenizer = load_classifier(str(directory / "model") if info else run, trusted)
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
@@ -192,7 +233,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         tokenizer,
         data,
         orders.attack,
-        _resources(orders, task, folder),
+        _resources(orders, known or task, folder),
         orders.field,
         seed=orders.seed,
         batch_size=orders.batch_size,
@@ -201,6 +242,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         max_seconds=orders.max_seconds,
         task=task.name,
         split=split,
+        test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),
     )
     return campaign, task.labels
 

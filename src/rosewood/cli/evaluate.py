@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from rosewood.data.tasks import Task
-    from rosewood.results import Evaluation
+    from rosewood.results import Evaluation, TestFile
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -26,6 +26,8 @@ EXAMPLES = """
   rosewood evaluate runs/vanilla runs/rose --suite sentiment
 
   rosewood evaluate ./my-checkpoint --task sst2
+
+  rosewood evaluate runs/vanilla ./my-checkpoint --test-file mine.csv --label-column topic
 
   rosewood evaluate org/model-on-the-hub --suite reviews --labels negative,positive
 """
@@ -38,6 +40,15 @@ def evaluate(
         None, help="A suite of `rosewood list suites`, or its YAML file.", show_default="the task's own sets"
     ),
     task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the run's"),
+    test_file: Path | None = typer.Option(
+        None, help="Your own test data: CSV, TSV, JSON Lines or Parquet, with labels that the model knows."
+    ),
+    text_column: list[str] = typer.Option(
+        [], help="Column of --test-file with the text; twice for pairs.", show_default="the run's, or text"
+    ),
+    label_column: str | None = typer.Option(
+        None, help="Column of --test-file with the label.", show_default="the run's, or label or labels"
+    ),
     data_dir: Path | None = typer.Option(
         None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
     ),
@@ -50,8 +61,12 @@ def evaluate(
     group: list[str] = typer.Option([], help="Also show accuracy by this column of the data (repeatable)."),
     attack: list[str] = typer.Option([], help="Attack the model live, such as pwws or typos (repeatable)."),
     attack_examples: int = typer.Option(100, min=1, help="Examples of the clean set to attack."),
-    typo_rate: float = typer.Option(
-        0.3, min=0.0, max=1.0, help="Share of the words that get a typo; 0: no set of typos (tasks only)."
+    typo_rate: float | None = typer.Option(
+        None,
+        min=0.0,
+        max=1.0,
+        help="Typos in this share of the words as the only noise; 0: no noise (tasks and own files).",
+        show_default="the task's noises, or typos at 0.3; every noise on own files",
     ),
     seed: int = typer.Option(0, min=0, help="Seed of samples, noise and attacks."),
     output: Path | None = typer.Option(
@@ -74,8 +89,9 @@ def evaluate(
 
     if output is not None and len(runs) > 1:
         raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
+    own = own_file(test_file, text_column, label_column, task, suite)
     for run in runs:  # all of them before the first, which may take minutes
-        check_run(run, task, suite)
+        check_run(run, task, suite, own)
     evaluations = {}
     for run in runs:
         evaluations[run] = evaluate_one(
@@ -88,8 +104,9 @@ def evaluate(
             seed,
             bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)),
             suite=suite,
+            own=own,
             max_length=max_length,
-            labels=None if labels is None else [name.strip() for name in labels.split(",")],
+            labels=names_in(labels),
             groups=group,
             attacks=attack,
             attack_examples=attack_examples,
@@ -108,10 +125,11 @@ def evaluate_one(
     data_dir: Path | None,
     size: int | None,
     batch_size: int,
-    typo_rate: float,
+    typo_rate: float | None,
     seed: int,
     trust_remote_code: bool = False,
     suite: str | None = None,
+    own: TestFile | None = None,
     max_length: int | None = None,
     labels: Sequence[str] | None = None,
     output: Path | None = None,
@@ -130,12 +148,14 @@ def evaluate_one(
     info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
     model, tokenizer = load_classifier(str(directory / "model") if info else run, trust_remote_code)
     if labels is not None:
-        _name_outputs(model, labels)
+        name_outputs(model, labels)
+    if own is not None:
+        own = in_words_of(own, directory if info else None)
     folder = str(data_dir) if data_dir else (info.data_dir if info else None)
     return run_suite(
         accelerated(model),
         tokenizer,
-        suite or task_of(run, task, directory if info else None),
+        own.file if own else suite or task_of(run, task, directory if info else None),
         data_dir=folder,
         size=size,
         batch_size=batch_size,
@@ -143,12 +163,20 @@ def evaluate_one(
         typo_rate=typo_rate,
         seed=seed,
         task=task or (info.task if info else None),
+        text_columns=own.text_columns if own else None,
+        label_column=own.label_column if own else None,
         output=output or (directory if info else None),
         **options,
     )
 
 
-def _name_outputs(model: PreTrainedModel, labels: Sequence[str]) -> None:
+def names_in(labels: str | None) -> list[str] | None:
+    """The names that --labels gives, if it was given."""
+    return None if labels is None else [name.strip() for name in labels.split(",")]
+
+
+def name_outputs(model: PreTrainedModel, labels: Sequence[str]) -> None:
+    """Give the outputs of a model these names."""
     if len(labels) != model.config.num_labels:
         raise RunError(
             f"--labels names {len(labels)} outputs ({', '.join(labels)}), the model has {model.config.num_labels}"
@@ -170,7 +198,50 @@ def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
         yield from (f"[yellow]missing[/] {each.name}: {escape(each.reason)}" for each in evaluation.missing)
 
 
-def check_run(run: str, task: str | None, suite: str | None = None) -> None:
+def own_file(
+    file: Path | None, text_columns: list[str], label_column: str | None, task: str | None, suite: str | None = None
+) -> TestFile | None:
+    """What --test-file and its columns name, checked as far as it can be without a model."""
+    from rosewood.data.files import read_file
+    from rosewood.data.own import label_column_of, text_columns_of
+    from rosewood.results import TestFile
+
+    if file is None:
+        if text_columns or label_column is not None:
+            raise RunError("--text-column and --label-column name columns of a file of your own: add --test-file")
+        return None
+    if task is not None or suite is not None:
+        raise RunError("--test-file is the data to measure on, as are --task and --suite: give one of them")
+    table = read_file(file)
+    if text_columns:
+        text_columns_of(table, "", text_columns)
+    if label_column is not None:
+        label_column_of(table, label_column)
+    return TestFile(file=str(file), text_columns=text_columns, label_column=label_column)
+
+
+def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
+    """The file with the columns that a run was trained on, where no others are named and it has them."""
+    from rosewood.data.files import read_file
+    from rosewood.data.tasks import load_task
+
+    if directory is None or not (directory / "task.yaml").exists():
+        return own
+    task = load_task(directory / "task.yaml")
+    if own.text_columns and len(own.text_columns) != len(task.text):
+        raise RunError(
+            f"{directory} was trained on {len(task.text)} text{'s' if len(task.text) > 1 else ''} an example "
+            f"({', '.join(task.text)}); --text-column names {', '.join(own.text_columns)}"
+        )
+    columns = read_file(Path(own.file)).columns
+    sources = task.split("train").sources if "train" in task.splits else []
+    trained = next((raw for source in sources for raw, new in source.columns.items() if new == "label"), "label")
+    texts = own.text_columns or [name for name in task.text if set(task.text) <= set(columns)]
+    label = own.label_column or (trained if trained in columns else None)
+    return own.model_copy(update={"text_columns": texts, "label_column": label})
+
+
+def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
     from rosewood.data.suites import load_suite
     from rosewood.results import RunInfo
@@ -187,11 +258,11 @@ def check_run(run: str, task: str | None, suite: str | None = None) -> None:
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():
         raise RunError(f"there is no run or checkpoint {run}")
-    if suite is None and task is None and not directory.exists():
-        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task")
+    if suite is None and task is None and own is None and not directory.exists():
+        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task or --test-file")
     if directory.is_dir() and not any((directory / name).exists() for name in ("config.json", "adapter_config.json")):
         raise RunError(f"{run} is neither a run (no run.json) nor a checkpoint (no config.json)")
-    if suite is None:
+    if suite is None and own is None:
         task_of(run, task, None)
 
 
@@ -202,5 +273,5 @@ def task_of(run: str, name: str | None, directory: Path | None) -> Task:
     if name is not None:
         return load_task(name)
     if directory is None:
-        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: add --task")
+        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: add --task, or --test-file")
     return load_task(directory / "task.yaml")

@@ -40,8 +40,21 @@ def is_file(path: Path) -> bool:
     """Whether the path is that of a file; a name that no file can have, because it is too long, is not."""
     try:
         return path.is_file()
-    except OSError:
+    except (OSError, ValueError):
         return False
+
+
+def matching_files(path: Path) -> list[Path]:
+    """The file, or those that fit the pattern, by name."""
+    if is_file(path):
+        return [path]
+    first = next((place for place, part in enumerate(path.parts) if set("*?[").intersection(part)), None)
+    if first is None:
+        return []
+    try:
+        return sorted(filter(is_file, Path(*path.parts[:first]).glob(str(Path(*path.parts[first:])))))
+    except (ValueError, OSError):  # what no pattern can be, such as a null byte
+        return []
 
 
 def _read_text(path: Path) -> str:
@@ -206,3 +219,5 @@ _READERS: dict[str, Callable[[Path], Table]] = {
     ".parquet": _read_parquet,
     ".txt": _read_lines,
 }
+ENDINGS = tuple(_READERS)
+"""Of the files that can be read."""

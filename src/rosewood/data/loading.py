@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,21 @@ import pyarrow as pa
 from rosewood.data.embedded import embedded_file, embedded_table
 from rosewood.data.examples import examples
 from rosewood.data.file_identity import file_digest
-from rosewood.data.files import is_file, read_file
+from rosewood.data.files import matching_files, read_file
 from rosewood.data.hub import read_hub
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.table import Table
-from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, Task, build_task, label_key
+from rosewood.data.tasks import (
+    EVERY_NOISE,
+    Carve,
+    EmbeddedSource,
+    FolderSource,
+    HubSource,
+    MemorySource,
+    Task,
+    build_task,
+    label_key,
+)
 from rosewood.errors import AbsentError, DataError, closest
 
 DATA_VARIABLE = "ROSEWOOD_DATA"
@@ -56,6 +66,8 @@ def origin(task: Task, split: str, data_dir: str | Path | None = None) -> str:
     if rule:
         return f"{rule.share:.0%} of {rule.source}, {origin(task, rule.source, data_dir)}"
     source = _source(task, split, _root(data_dir))
+    if isinstance(source, MemorySource):
+        return source.table.name
     if isinstance(source, FolderSource):
         return f"folder: {source.file}{f' ({source.key})' if source.key else ''}"
     if isinstance(source, HubSource):
@@ -118,7 +130,7 @@ def task_from_files(
         if file is not None
     }
     splits.setdefault("validation", {"carve": {"from": "train", "share": 0.1}})
-    raw = {"name": train.stem, "title": train.name, "text": list(text_columns), "splits": splits}
+    raw = {"name": train.stem, "title": train.name, "text": list(text_columns), "splits": splits, "noise": EVERY_NOISE}
     task = build_task({**raw, "labels": _labels_in(train, label_column)}, "The task made from your files")
     for name in task.splits:
         load_split(task, name)
@@ -141,10 +153,19 @@ def _labels_in(path: Path, column: str) -> list[str]:
     if len(found) < 2:
         got = ", ".join(map(repr, found)) or "none"
         raise DataError(f"{path}: expected two labels or more in column {column!r}, got {got}")
-    fraction = next(filter(_FRACTION.fullmatch, sorted(found)), None)
-    if fraction:
-        raise DataError(f"{path}: expected names or whole numbers as labels in column {column!r}, got {fraction}")
+    refuse_fractions(found, f"{path}, column {column!r}")
     return sorted(found, key=int) if all(map(_INTEGER.fullmatch, found)) else sorted(found)
+
+
+def refuse_fractions(labels: Iterable[str], where: str) -> None:
+    """Refuse labels that are numbers to predict, not classes."""
+    fraction = next(filter(_FRACTION.fullmatch, sorted(labels)), None)
+    if fraction:
+        raise DataError(
+            f"{where}: expected names or whole numbers as labels, got {fraction}. Labels such as this are numbers to "
+            "predict (regression), which commands do not do: only RobustTrainer trains such models, with a recipe that "
+            "compares no predictions"
+        )
 
 
 def _root(data_dir: str | Path | None) -> Path | None:
@@ -156,15 +177,18 @@ def _root(data_dir: str | Path | None) -> Path | None:
     return Path(chosen)
 
 
-def _source(task: Task, name: str, root: Path | None) -> FolderSource | EmbeddedSource | HubSource:
+def _source(task: Task, name: str, root: Path | None) -> FolderSource | EmbeddedSource | HubSource | MemorySource:
     split = task.split(name)
+    if split.memory:
+        return split.memory
     if split.folder and (root or Path(split.folder.file).is_absolute()):
         return split.folder
     source = split.embedded or split.hub
     if source is None:
+        beside = f", or put {split.folder.file} beside the task's YAML file" if split.folder else ""
         raise AbsentError(
             f"split {name} of task {task.name} is a file in the data folder: name the folder with --data-dir "
-            f"or {DATA_VARIABLE}"
+            f"or {DATA_VARIABLE}{beside}"
         )
     return source
 
@@ -185,11 +209,7 @@ def _at_hand(task: Task, name: str, root: Path | None) -> bool:
 def _files(source: FolderSource, root: Path | None) -> list[Path]:
     """The file, or those that fit the pattern, by name."""
     path = (root or Path()) / source.file
-    if is_file(path):
-        return [path]
-    if root is None or Path(source.file).is_absolute() or not set("*?[").intersection(source.file):
-        return []
-    return sorted(filter(is_file, root.glob(source.file)))
+    return matching_files(path) if root or path.is_absolute() else []
 
 
 def _read_files(files: list[Path], source: FolderSource) -> Table:
@@ -204,6 +224,8 @@ def _read_files(files: list[Path], source: FolderSource) -> Table:
 
 def _read(task: Task, name: str, root: Path | None) -> Table:
     source, split = _source(task, name, root), task.split(name)
+    if isinstance(source, MemorySource):
+        return examples(source.table, task, source)
     if isinstance(source, EmbeddedSource):
         return examples(embedded_table(source.package, source.part), task, source)
     if isinstance(source, HubSource):

@@ -7,12 +7,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rosewood import strict_yaml
-from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, Split, Task, load_task
+from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task, load_task
 from rosewood.errors import DataError, closest
 
 Role = Literal["reference", "clean", "shift", "adversarial", "anomaly"]
 Place = Literal["folder", "hub", "embedded"]
-Strength = Annotated[float, Field(gt=0, le=1)]
 INSIDE, OUTSIDE = "inside", "outside"
 _FOLDER = Path(__file__).parent / "suites"
 
@@ -62,13 +61,10 @@ class SuiteSet(_Strict):
         return self
 
 
-class SuiteNoise(_Strict):
-    """Noise of several kinds and strengths on one of the sets."""
+class SuiteNoise(NoiseRule):
+    """Noise on one of the sets."""
 
     of: str
-    kinds: list[str] = Field(min_length=1)
-    strengths: list[Strength] = Field(min_length=1)
-    sample: Annotated[int, Field(gt=0)] = 1000
 
 
 class Suite(_Strict):
@@ -152,14 +148,18 @@ def suite_names() -> list[str]:
 
 
 def load_suite(name: str | Path) -> Suite:
-    """Load a shipped suite by its name, or any suite by the path of its YAML file."""
+    """Load a shipped suite by its name, or any suite by the path of its YAML file.
+
+    Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
+    """
     path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
+    is_own = path.suffix in (".yaml", ".yml")
+    if not is_own:
         if str(name) not in suite_names():
             raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), suite_names())}")
         path = _FOLDER / f"{name}.yaml"
     try:
-        return Suite.model_validate(strict_yaml.read(path))
+        suite = Suite.model_validate(strict_yaml.read(path))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file, expected the YAML file of a suite") from None
     except (yaml.YAMLError, OSError) as error:
@@ -170,3 +170,10 @@ def load_suite(name: str | Path) -> Suite:
             for found in error.errors()
         ]
         raise DataError("\n".join([f"{path} is not a valid suite:", *problems])) from None
+    if not is_own:
+        return suite
+    sets = {
+        key: each.model_copy(update={"folder": each.folder and each.folder.beside(path.parent)})
+        for key, each in suite.sets.items()
+    }
+    return suite.model_copy(update={"sets": sets})

@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from rosewood import strict_yaml
 from rosewood.data.embedded import PARTS
+from rosewood.data.files import matching_files
+from rosewood.data.table import Table
 from rosewood.errors import DataError, closest
 
 Role = Literal["train", "validation", "test", "shift", "adversarial"]
+Strength = Annotated[float, Field(gt=0, le=1)]
 _OWN_NAME = ("train", "validation", "test")
 _FOLDER = Path(__file__).parent / "tasks"
 
@@ -50,13 +54,19 @@ class Source(_Strict):
 
 
 class FolderSource(Source):
-    """A file in the data folder, or anywhere if its path is absolute; the ending gives the format.
+    """A file beside the task's own file or in the data folder, or anywhere if its path is absolute.
 
-    A pattern such as `amazon/*.tsv` reads several files as one; the column `file` then says which.
+    The ending gives the format. A pattern such as `amazon/*.tsv` reads several files as one; the column `file` then
+    says which.
     """
 
     file: str
     key: str | None = None
+
+    def beside(self, folder: Path) -> "FolderSource":
+        """The source with its whole path, if its file (or one that fits its pattern) lies in or below the folder."""
+        path = folder.resolve() / self.file
+        return self.model_copy(update={"file": str(path)}) if matching_files(path) else self
 
 
 class HubSource(Source):
@@ -83,6 +93,12 @@ class EmbeddedSource(Source):
         return self
 
 
+class MemorySource(Source):
+    """Rows that a program holds; no file can name them."""
+
+    table: InstanceOf[Table]
+
+
 class Carve(_Strict):
     """A fixed share of another split, without duplicates and with no text (or group) on both sides."""
 
@@ -100,12 +116,28 @@ class Split(_Strict):
     folder: FolderSource | None = None
     hub: HubSource | None = None
     embedded: EmbeddedSource | None = None
+    memory: SkipJsonSchema[MemorySource | None] = None
     carve: Carve | None = None
 
     @property
     def sources(self) -> list[Source]:
         """The sources that are given."""
-        return [source for source in (self.folder, self.hub, self.embedded) if source is not None]
+        return [source for source in (self.folder, self.hub, self.embedded, self.memory) if source is not None]
+
+
+class NoiseRule(_Strict):
+    """Noise of several kinds and strengths; each strength is a share of the places that a noise can touch."""
+
+    kinds: list[str] = Field(min_length=1)
+    strengths: list[Strength] = Field(min_length=1)
+    sample: Annotated[int, Field(gt=0)] = 1000
+    """Noise is put on a seeded sample of this size."""
+
+
+EVERY_NOISE = NoiseRule(
+    kinds=["typos", "keyboard", "case", "punctuation", "homoglyphs", "dropped_words"], strengths=[0.1, 0.2, 0.4]
+)
+"""What own data are measured under, as the published suites are."""
 
 
 class Task(_Strict):
@@ -118,6 +150,8 @@ class Task(_Strict):
     splits: dict[str, Split] = Field(min_length=1)
     replace: dict[str, str] = {}
     """Literal strings that are replaced in every text, such as HTML line breaks."""
+    noise: NoiseRule | None = None
+    """Noise that the test split (or else the validation split) is evaluated under; left out: typos of one strength."""
     notes: list[str] = []
     """What a reader of the results must know, such as overlaps with other sets."""
 
@@ -192,13 +226,22 @@ def task_names() -> list[str]:
 
 
 def load_task(name: str | Path) -> Task:
-    """Load a shipped task by its name, or any task by the path of its YAML file."""
+    """Load a shipped task by its name, or any task by the path of its YAML file.
+
+    Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
-        return _read_task(path)
+        task = _read_task(path)
+        splits = {key: _beside(split, path.parent) for key, split in task.splits.items()}
+        return task.model_copy(update={"splits": splits})
     if str(name) not in task_names():
         raise DataError(f"unknown task {str(name)!r}: {closest(str(name), task_names())}")
     return _read_task(_FOLDER / f"{name}.yaml")
+
+
+def _beside(split: Split, folder: Path) -> Split:
+    return split.model_copy(update={"folder": split.folder and split.folder.beside(folder)})
 
 
 def build_task(raw: Any, where: str) -> Task:

@@ -11,7 +11,7 @@ import numpy as np
 from rosewood.evaluation.evaluated_runs import EvaluatedRun
 from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.evaluation.statistics import glue_aggregates, holm, mean_and_deviation, t_interval, welch
-from rosewood.evaluation.table import MEANS
+from rosewood.evaluation.table import MEANS, has_noise_curves
 from rosewood.results import Evaluation, Role
 
 _GAP, WORST_GROUP, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
@@ -84,7 +84,12 @@ def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     """The figures of a run that a table of methods shows, by column."""
     by_task = evaluation.suite is not None and evaluation.task != evaluation.suite
     if evaluation.suite is None or by_task:
-        yield from ((each.name, Figure(each.accuracy, each.interval)) for each in evaluation.sets)
+        curves = has_noise_curves(evaluation)  # then their mean is shown
+        sets = [each for each in evaluation.sets if not (curves and each.noise)]
+        yield from ((each.name, Figure(each.accuracy, each.interval)) for each in sets)
+        noise = next((each for each in evaluation.means if each.name == "noise"), None)
+        if curves and noise is not None:
+            yield noise.name, Figure(noise.value, noise.interval)
     else:
         yield from ((each.name, Figure(each.value, each.interval)) for each in evaluation.means if each.name in MEANS)
     clean = next((each for each in evaluation.sets if each.role == "clean"), None)

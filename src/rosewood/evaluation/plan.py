@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rosewood.data.suites import Suite
-from rosewood.data.tasks import Task
+from rosewood.data.tasks import NoiseRule, Task
 from rosewood.errors import DataError, RunError
 from rosewood.evaluation.noise import NOISES
 from rosewood.results import Noise, Role
 
 DEFAULT_LENGTH = 128
+TYPO_RATE = 0.3
 _ROLES: dict[str, Role] = {"test": "clean", "shift": "shift", "adversarial": "adversarial"}
 
 
@@ -50,8 +51,13 @@ class Plan:
         return [self.labels.index(each) for each in self.merge.get(label, [label])]
 
 
-def plan_of_task(task: Task, typo_rate: float) -> Plan:
-    """The test, shift and adversarial splits of a task, and its test split with typos, unless their rate is 0."""
+def plan_of_task(task: Task, typo_rate: float | None = None) -> Plan:
+    """The test, shift and adversarial splits of a task, and its test split under noise.
+
+    The noise is that of the task, or typos in 30 % of the words; with `typo_rate` it is typos in that share of them.
+    """
+    rule = task.noise if typo_rate is None else None
+    typo_rate = TYPO_RATE if typo_rate is None and rule is None else typo_rate or 0.0
     if not 0 <= typo_rate <= 1:
         raise RunError(f"typo_rate is a share of words, from 0 to 1; got {typo_rate}.")
     if typo_rate and "typos" in task.splits:
@@ -70,6 +76,8 @@ def plan_of_task(task: Task, typo_rate: float) -> Plan:
     if clean in task.splits and typo_rate:
         noise = Noise(kind="typos", strength=typo_rate, of=clean)
         sets.append(PlannedSet("typos", "noise", task, clean, task.labels, noise=noise))
+    if clean in task.splits and rule:
+        sets += _noises(rule, next(each for each in sets if each.name == clean), f"task {task.name}")
     if not sets:
         raise DataError(f"task {task.name} has no test, shift or adversarial split: add one to evaluate on.")
     return Plan(task.name, None, task.labels, sets, {})
@@ -81,11 +89,13 @@ def plan_of_suite(suite: Suite, task: str | None = None) -> Plan:
         suite = _of_one_task(suite, task)
     sets = [_planned(suite, name) for name in suite.sets]
     labels: Sequence[str] = suite.labels or sets[0].labels
+    rule = suite.noise
+    noises = _noises(rule, next(each for each in sets if each.name == rule.of), f"suite {suite.name}") if rule else []
     return Plan(
         name=task if suite.tasks and task else suite.name,
         suite=suite.name,
         labels=labels,
-        sets=[*sets, *_noises(suite, sets)],
+        sets=[*sets, *noises],
         merge=suite.merge,
         inside=suite.inside,
         max_length=suite.max_length,
@@ -119,21 +129,18 @@ def _planned(suite: Suite, name: str) -> PlannedSet:
     )
 
 
-def _noises(suite: Suite, sets: Sequence[PlannedSet]) -> list[PlannedSet]:
-    if suite.noise is None:
-        return []
-    unknown = [kind for kind in suite.noise.kinds if kind not in NOISES]
+def _noises(rule: NoiseRule, clean: PlannedSet, where: str) -> list[PlannedSet]:
+    unknown = [kind for kind in rule.kinds if kind not in NOISES]
     if unknown:
-        raise DataError(f"suite {suite.name}: unknown noise {', '.join(unknown)}; known: {', '.join(NOISES)}.")
-    clean = next(each for each in sets if each.name == suite.noise.of)
+        raise DataError(f"{where}: unknown noise {', '.join(unknown)}; known: {', '.join(NOISES)}.")
     return [
         replace(
             clean,
             name=f"{kind} {strength:g}",
             role="noise",
-            sample=suite.noise.sample,
+            sample=rule.sample,
             noise=Noise(kind=kind, strength=strength, of=clean.name),
         )
-        for kind in suite.noise.kinds
-        for strength in suite.noise.strengths
+        for kind in rule.kinds
+        for strength in rule.strengths
     ]

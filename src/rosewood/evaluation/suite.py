@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
@@ -22,8 +23,11 @@ from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fin
 from rosewood.evaluation.predictions_file import predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
-from rosewood.results import Evaluation, MissingSet
+from rosewood.results import Evaluation, MissingSet, TestFile
 from rosewood.scoring import label_columns, unnamed
+
+if TYPE_CHECKING:
+    from rosewood.data.own import Rows
 
 CACHE = "cache"
 _UNLABELLED = ("anomaly", "reference")
@@ -32,30 +36,38 @@ _UNLABELLED = ("anomaly", "reference")
 def evaluate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    suite: str | Path | Suite | Task,
+    suite: str | Path | Suite | Task | Rows,
     data_dir: str | Path | None = None,
     size: int | None = None,
     batch_size: int = 64,
     max_length: int | None = None,
-    typo_rate: float = 0.3,
+    typo_rate: float | None = None,
     seed: int = 0,
     *,
     task: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
     groups: Sequence[str] = (),
     attacks: Sequence[str] = (),
     attack_examples: int = 100,
     output: str | Path | None = None,
     fresh: bool = False,
 ) -> Evaluation:
-    """Evaluate a classifier on a suite (by name, YAML file or object), or on the evaluation sets of a task.
+    """Evaluate a classifier on a suite (by name, YAML file or object), the evaluation sets of a task, or own data.
 
-    The model must have the labels of the suite, in any order. A set that is not at hand is listed as missing, with the
-    reason; data that cannot be used are an error. `size` takes that many examples of each set at most; `task` chooses
-    the sets of a suite over several tasks; `groups` are columns of the data to show the accuracy by; `attacks` are run
-    live on `attack_examples` examples of the clean set. With `output`, evaluation.json is written there, the same and
-    the predictions under the name of the suite, and a cache of predictions, which `fresh` ignores.
+    Own data are a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a CSV, TSV, JSON Lines or
+    Parquet file. Their labels are names of the model's outputs or numbers of them; `text_columns` and `label_column`
+    name the columns where they are not `text` and `label` or `labels`. They are measured clean and under every kind of
+    noise.
+
+    On a suite or a task, the model must have the labels of the suite, in any order. A set that is not at hand is listed
+    as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
+    most; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
+    a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
+    by; `attacks` are run live on `attack_examples` examples of the clean set. With `output`, evaluation.json is written
+    there, the same and the predictions under the name of the suite, and a cache of predictions, which `fresh` ignores.
     """
-    plan = _plan(suite, task, typo_rate)
+    plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
     armed = prepared_attacks(attacks, plan, data_dir)
     longest = tokenizer.model_max_length
@@ -89,7 +101,8 @@ def evaluate(
         size=size,
         seed=seed,
         max_length=max_length or min(plan.max_length, longest),
-        typo_rate=typo_rate if plan.suite is None else None,
+        typo_rate=_typo_rate(plan),
+        test_file=_test_file(suite, plan, label_column),
         sets=results,
         missing=missing,
         anomalies=anomalies,
@@ -103,10 +116,36 @@ def evaluate(
     return evaluation
 
 
-def _plan(suite: str | Path | Suite | Task, task: str | None, typo_rate: float) -> Plan:
+def _plan(
+    suite: str | Path | Suite | Task | Rows,
+    task: str | None,
+    typo_rate: float | None,
+    model: PreTrainedModel,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+) -> Plan:
     if isinstance(suite, Task):
         return plan_of_task(suite, typo_rate)
-    return plan_of_suite(suite if isinstance(suite, Suite) else load_suite(suite), task)
+    if isinstance(suite, Suite):
+        return plan_of_suite(suite, task)
+    if isinstance(suite, str | Path) and not is_data_file(suite):
+        return plan_of_suite(load_suite(suite), task)
+    return plan_of_task(own_task(suite, model.config, text_columns, label_column), typo_rate)
+
+
+def _typo_rate(plan: Plan) -> float | None:
+    """The share of words with typos, where those are the noise of a task; 0 for none."""
+    if plan.suite is not None or any(each.role == "noise" and each.name != "typos" for each in plan.sets):
+        return None
+    return next((each.noise.strength for each in plan.sets if each.noise), 0.0)
+
+
+def _test_file(suite: object, plan: Plan, label_column: str | None) -> TestFile | None:
+    if not is_data_file(suite):
+        return None
+    task = plan.sets[0].task
+    assert task is not None
+    return TestFile(file=str(Path(str(suite)).resolve()), text_columns=task.text, label_column=label_column)
 
 
 def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:

@@ -71,19 +71,33 @@ def worst_group(result: SetResult | None) -> str:
 
 
 def _task(evaluations: Evaluations, task: str) -> Grid:
-    headings = {name: role for name, role in _set_names(evaluations).items() if role not in ("anomaly", "reference")}
+    in_curves = any(map(has_noise_curves, evaluations.values()))  # then the noises have a table of their own
+    left_out = ("anomaly", "reference", *(["noise"] if in_curves else []))
+    headings = {name: role for name, role in _set_names(evaluations).items() if role not in left_out}
     rows = []
     for model, evaluation in evaluations.items():
         results = _by_name(evaluation)
         clean = _clean(evaluation)
         cells = [with_interval(results.get(name)) for name in headings]
+        cells += [mean_cell(next((each for each in evaluation.means if each.name == "noise"), None))] * in_curves
         rows.append([model, *cells, percent(clean.ece if clean else None), worst_group(clean)])
     return Grid(
         f"Robustness on {task}",
-        ["model", *(f"{name}\n({role})" for name, role in headings.items()), "ECE\n(clean)", "worst group\n(clean)"],
+        [
+            "model",
+            *(f"{name}\n({role})" for name, role in headings.items()),
+            *(["noise\n(mean)"] * in_curves),
+            "ECE\n(clean)",
+            "worst group\n(clean)",
+        ],
         rows,
         f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}",
     )
+
+
+def has_noise_curves(evaluation: Evaluation) -> bool:
+    """Whether some noise was measured at several strengths."""
+    return len({each.noise.strength for each in evaluation.sets if each.noise}) > 1
 
 
 def _summary(evaluations: Evaluations, suite: str) -> Grid:

@@ -8,6 +8,7 @@ from rosewood.results.attack import (
     AttackSummary,
     ChangedWord,
     FinishedBlock,
+    TestFile,
 )
 from rosewood.results.evaluation import (
     AnomalyResult,
@@ -68,6 +69,7 @@ __all__ = [
     "SetResult",
     "Share",
     "Status",
+    "TestFile",
     "append",
     "installed_versions",
     "now",

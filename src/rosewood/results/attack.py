@@ -64,6 +64,16 @@ class AttackSummary(ResultPart):
     mean_queries: float | None  # over the examples that were attacked
 
 
+class TestFile(ResultPart):
+    """A file of the user's own that a model was measured on, as `--test-file` and its column options name it."""
+
+    __test__ = False  # not a class of tests, whatever pytest thinks
+
+    file: str
+    text_columns: list[str]
+    label_column: str | None = None  # None: `label` or `labels`
+
+
 class AttackReport(ResultFile):
     """What `attack.json` says of one attack on one model: the figures, with the settings that decide them."""
 
@@ -84,6 +94,7 @@ class AttackReport(ResultFile):
     max_queries: Count | None
     max_seconds: float | None
     fingerprint: str  # of all of the above and the model's weights: what resumes must share
+    test_file: TestFile | None = None  # where the data came from, if from a file of the user's own
     versions: dict[str, str] = Field(default_factory=installed_versions)
     created: AwareDatetime = Field(default_factory=now)
     seconds: Annotated[float, Field(ge=0)]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
-from rosewood.results.attack import AttackReport, AttackSummary
+from rosewood.results.attack import AttackReport, AttackSummary, TestFile
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, now
 
 Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
@@ -148,3 +148,4 @@ class Evaluation(ResultFile):
     anomalies: list[AnomalyResult] = []
     means: list[Mean] = []
     attacks: list[LiveAttack] = []
+    test_file: TestFile | None = None  # what was evaluated on, if it was a file of the user's own

@@ -20,7 +20,7 @@ from rosewood.data.model_identity import of_model
 from rosewood.data.words import Words
 from rosewood.model.modes import evaluating
 from rosewood.protocol import Attack
-from rosewood.results import AttackedExample
+from rosewood.results import AttackedExample, TestFile
 from rosewood.scoring import Scorer
 
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
@@ -54,6 +54,7 @@ class Campaign:
     max_seconds: float | None = None
     task: str | None = None
     split: str | None = None
+    test_file: TestFile | None = None
 
     @cached_property
     def blocks(self) -> list[list[int]]:

@@ -100,6 +100,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         model=campaign.model.name_or_path or type(campaign.model).__name__,
         fingerprint=campaign.fingerprint,
         lexicon_name=None if lexicon is None else lexicon.known_as,
+        test_file=campaign.test_file,
         seconds=seconds,
         summary=summarize(examples, len(campaign.texts) - len(examples)),
         examples=examples,

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from datasets import ClassLabel, Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.search.campaign import Campaign
 from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.textattack import TextAttackCampaign, TextAttackRecipe
-from rosewood.data.loading import fingerprint
+from rosewood.data.loading import fingerprint, load_split
+from rosewood.data.own import TEST, own_task
 from rosewood.errors import DataError, RunError, closest
 from rosewood.protocol import Attack
 from rosewood.recipe import build_component
+from rosewood.results import TestFile
 from rosewood.scoring import Scorer, label_columns
+
+if TYPE_CHECKING:
+    from rosewood.data.own import Rows
 
 FOREIGN = "textattack:"
 
@@ -30,6 +36,37 @@ def choose_attack(name: str, settings: Mapping[str, Any] | None = None) -> Attac
     chosen = build_component("attack", name, settings)
     assert isinstance(chosen, Attack)
     return chosen
+
+
+def attackable(
+    data: Rows | str | Path,
+    config: PretrainedConfig,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Dataset:
+    """Data of whatever form as `load_split` gives them; what has that form already stays as it is."""
+    if isinstance(data, Dataset) and not text_columns and label_column is None and _is_prepared(data):
+        return data
+    return load_split(own_task(data, config, text_columns, label_column), TEST)
+
+
+def file_of(data: object, rows: Dataset, label_column: str | None) -> TestFile | None:
+    """Where rows came from, if from a file of the user's own."""
+    if not isinstance(data, str | Path):
+        return None
+    texts = rows.column_names[: rows.column_names.index("label")]
+    return TestFile(file=str(Path(data).resolve()), text_columns=texts, label_column=label_column)
+
+
+def _is_prepared(data: Dataset) -> bool:
+    names = data.column_names
+    if "label" not in names or names.index("label") not in (1, 2):
+        return False
+    feature, texts = data.features["label"], names[: names.index("label")]
+    if isinstance(feature, ClassLabel):
+        return True
+    is_number = str(getattr(feature, "dtype", "")).startswith(("int", "uint", "null"))
+    return is_number and ("text" not in names or texts == ["text"])
 
 
 def prepare(
@@ -47,6 +84,7 @@ def prepare(
     max_seconds: float | None = None,
     task: str | None = None,
     split: str | None = None,
+    test_file: TestFile | None = None,
 ) -> Campaign:
     """A campaign that will not fail for a reason that could have been known."""
     if not isinstance(attack, Attack):
@@ -81,6 +119,7 @@ def prepare(
         max_seconds=max_seconds,
         task=task,
         split=split,
+        test_file=test_file,
     )
 
 

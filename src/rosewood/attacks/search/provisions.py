@@ -12,6 +12,7 @@ from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task
 from rosewood.data.trigram import Trigram
+from rosewood.errors import RunError
 from rosewood.processes import is_first
 from rosewood.protocol import Attack
 
@@ -22,6 +23,11 @@ def provisions(attack: Attack, task: Task, data_dir: str | Path | None = None, l
     words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
     speaker = None
     if "language_model" in needed:
+        if "train" not in task.splits:
+            raise RunError(
+                f"the attack {attack.name} learns a language model from training texts, and {task.name} has none: "
+                "attack a run, name the task of the checkpoint with --task, or choose another attack"
+            )
         texts = load_split(task, "train", data_dir)
         with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):
             speaker = Trigram.fit(text for field in task.text for text in texts[field])

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.search.carry_out import carry_out
-from rosewood.attacks.search.prepare import choose_attack, prepare
+from rosewood.attacks.search.prepare import attackable, choose_attack, file_of, prepare
 from rosewood.attacks.search.resources import Encoder, LanguageModel, Resources, Tagger
 from rosewood.data.lexicon import Lexicon
 from rosewood.protocol import Attack
 from rosewood.results import AttackResult
 
+if TYPE_CHECKING:
+    from rosewood.data.own import Rows
+
 
 def attack(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    data: Dataset,
+    data: Rows | str | Path,
     attack: str | Attack,
     *,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
     lexicon: Lexicon | None = None,
     language_model: LanguageModel | None = None,
     tagger: Tagger | None = None,
@@ -37,8 +43,10 @@ def attack(
 ) -> AttackResult:
     """Change words of one text of each example until the model is wrong, and say how often that works.
 
-    `data` has the texts, then the integer `label`, as `load_split` gives it; `attack` is a name (its settings are then
-    the default ones) or an attack with settings. `field` is the text to change, by default the last one: the
+    `data` are rows with texts and labels: a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a
+    CSV, TSV, JSON Lines or Parquet file. Labels are names of the model's outputs or their numbers; `text_columns` and
+    `label_column` name the columns where they are not `text` and `label` or `labels`. `attack` is a name (its settings
+    are then the default ones) or an attack with settings. `field` is the text to change, by default the last one: the
     hypothesis of a pair.
 
     Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
@@ -51,10 +59,11 @@ def attack(
     `examples.jsonl` as if nothing had happened. `jobs` processes share the examples on the CPUs of this machine;
     those of a torch.distributed program share them too, if all make the call, and all get the whole result.
     """
+    rows = attackable(data, model.config, text_columns, label_column)
     campaign = prepare(
         model,
         tokenizer,
-        data,
+        rows,
         choose_attack(attack) if isinstance(attack, str) else attack,
         Resources(lexicon, language_model, tagger, encoder),
         field,
@@ -63,5 +72,6 @@ def attack(
         max_length=max_length,
         max_queries=max_queries,
         max_seconds=max_seconds,
+        test_file=file_of(data, rows, label_column),
     )
     return carry_out(campaign, None if folder is None else Path(folder), jobs, progress)

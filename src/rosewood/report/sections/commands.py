@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rosewood.evaluation.layout import Grid
 from rosewood.report.parts import Listing, Part, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
-from rosewood.results import AttackReport, Evaluation, RunInfo
+from rosewood.results import AttackReport, Evaluation, RunInfo, TestFile
 
 PLACE = 100
 CELL = "cell.json"
@@ -63,7 +63,18 @@ def commands(run: ReportedRun) -> Iterator[str]:
         yield shlex.join(["rosewood", "attack", folder, *_attack(attack.report)])
 
 
+def _own_file(own: TestFile | None) -> Iterator[str]:
+    if own is None:
+        return
+    yield from ("--test-file", own.file)
+    for name in own.text_columns:
+        yield from ("--text-column", name)
+    if own.label_column is not None:
+        yield from ("--label-column", own.label_column)
+
+
 def _evaluation(evaluation: Evaluation) -> Iterator[str]:
+    yield from _own_file(evaluation.test_file)
     if evaluation.suite is not None:
         yield from ("--suite", evaluation.suite)
     if evaluation.size is not None:
@@ -90,7 +101,8 @@ def _attack(report: AttackReport) -> Iterator[str]:
         yield from ("--lexicon", report.lexicon_name)
     examples = report.summary.examples + report.summary.left_out
     yield from ("--examples", str(examples), "--field", report.field, "--max-length", str(report.max_length))
-    if report.split is not None:
+    yield from _own_file(report.test_file)
+    if report.split is not None and report.test_file is None:
         yield from ("--split", report.split)
     if report.max_queries is not None:
         yield from ("--max-queries", str(report.max_queries))

@@ -1,0 +1,177 @@
+"""Data of the user's own, from a file or from memory, as the test split of a task with the labels of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import datasets
+from transformers import PretrainedConfig
+
+from rosewood.data.files import ENDINGS, read_file
+from rosewood.data.loading import refuse_fractions
+from rosewood.data.table import Table
+from rosewood.data.tasks import EVERY_NOISE, FolderSource, MemorySource, Split, Task, label_key
+from rosewood.errors import DataError, closest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Rows: TypeAlias = datasets.Dataset | pd.DataFrame | Sequence[Mapping[str, Any]]
+
+TEST = "test"
+_LABEL_COLUMNS = ("label", "labels")
+
+
+def is_data_file(name: object) -> bool:
+    """Whether a name is that of a data file, by its ending; tasks and suites end in .yaml or have no ending."""
+    return isinstance(name, str | Path) and Path(name).suffix.lower() in ENDINGS
+
+
+def own_task(
+    data: Rows | str | Path,
+    config: PretrainedConfig,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Task:
+    """A task whose only split, `test`, is the given data, and whose labels are the outputs of a model.
+
+    Labels of the data are names of outputs, in any case, or their numbers from 0. A `ClassLabel` column of a Dataset
+    brings the names along.
+    """
+    path = Path(data).resolve() if isinstance(data, str | Path) else None
+    table = read_file(path) if path is not None else rows_table(cast("Rows", data))
+    label = label_column_of(table, label_column)
+    names = _class_names(data, label)
+    texts = text_columns_of(table, label, text_columns, texts_before_label=names is not None)
+    if names is not None:
+        table = _with_names(table, label, names)
+    outputs = cast(dict[int, str], config.id2label)
+    labels = names or [outputs[number] for number in range(len(outputs))]
+    settings: dict[str, Any] = {
+        "columns": {} if label == "label" else {label: "label"},
+        "label_values": {} if names else _label_values(table, label, labels),
+    }
+    folder = FolderSource(file=str(path), **settings) if path else None
+    memory = None if path else MemorySource(table=table, **settings)
+    return Task(
+        name=path.stem if path else "own rows",
+        title=table.name,
+        text=list(texts),
+        labels=list(labels),
+        noise=EVERY_NOISE,
+        splits={TEST: Split(role="test", folder=folder, memory=memory)},
+    )
+
+
+def rows_table(data: Rows) -> Table:
+    """Rows in memory as a table."""
+    if isinstance(data, datasets.Dataset):
+        columns = {name: data[name][:] for name in data.column_names}
+    elif hasattr(data, "to_dict") and hasattr(data, "columns"):  # a DataFrame; pandas need not be imported to say so
+        columns = _frame_columns(data)
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        bad = next((i for i, row in enumerate(data) if not isinstance(row, Mapping)), None)
+        if bad is not None:
+            raise DataError(f"row {bad} of the data is {type(data[bad]).__name__}, expected a dict of column to value")
+        names = dict.fromkeys(name for row in data for name in row)
+        columns = {str(name): [row.get(name) for row in data] for name in names}
+    else:
+        raise DataError(
+            f"data of type {type(data).__name__} cannot be read: expected a datasets.Dataset, a pandas DataFrame or a "
+            "list of dicts, such as [{'text': 'a fine film', 'label': 'positive'}]"
+        )
+    rows = len(next(iter(columns.values()), []))
+    if not rows:
+        raise DataError("the data have no rows: expected at least one")
+    return Table("rows in memory", columns, range(rows), unit="row")
+
+
+def _frame_columns(frame: Any) -> dict[str, list[Any]]:
+    repeated = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+    if repeated:
+        raise DataError(f"the DataFrame has duplicate column names: {', '.join(repeated)}; rename one of each")
+    values = frame.astype(object).where(frame.notna(), None)
+    return {str(name): values[name].tolist() for name in frame.columns}
+
+
+def label_column_of(table: Table, asked: str | None = None) -> str:
+    """The column with the labels: the one that was asked for, or else `label` or `labels`."""
+    found = list(table.columns)
+    if asked is not None:
+        if asked not in found:
+            raise DataError(f"{table.name}: expected a column {asked!r} with the labels; {closest(asked, found)}")
+        return asked
+    candidates = [name for name in _LABEL_COLUMNS if name in found]
+    if len(candidates) != 1:
+        what = "there are columns 'label' and 'labels'" if candidates else "expected a column 'label' or 'labels'"
+        raise DataError(
+            f"{table.name}: {what}, and the columns are {', '.join(found)}: say which one has the labels, with "
+            "--label-column or, in Python, label_column="
+        )
+    return candidates[0]
+
+
+def text_columns_of(
+    table: Table, label: str, asked: Sequence[str] | None = None, texts_before_label: bool = False
+) -> list[str]:
+    """The columns with the texts: those that were asked for, or `text`, or the only one or two that hold text.
+
+    Where the columns before the label are known to be the texts, as in what `load_split` gives, it is those.
+    """
+    found = list(table.columns)
+    if asked:
+        unknown = next((name for name in asked if name not in found), None)
+        if unknown is not None:
+            raise DataError(f"{table.name}: expected a column {unknown!r} with texts; {closest(unknown, found)}")
+        if len(asked) > 2:
+            raise DataError(f"expected one column of text, or two of pairs; got {', '.join(asked)}")
+        return list(asked)
+    before = found[: found.index(label)]
+    if texts_before_label and len(before) in (1, 2):
+        return before
+    if "text" in found:
+        return ["text"]
+    texts = [name for name in found if name != label and any(isinstance(value, str) for value in table.columns[name])]
+    if len(texts) not in (1, 2):
+        raise DataError(
+            f"{table.name}: which columns hold the texts? It has {', '.join(found)}, none of them called 'text': name "
+            "them with --text-column (twice for pairs), in Python text_columns="
+        )
+    return texts
+
+
+def _class_names(data: object, label: str) -> list[str] | None:
+    feature = data.features[label] if isinstance(data, datasets.Dataset) else None
+    return list(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+
+
+def _with_names(table: Table, label: str, names: Sequence[str]) -> Table:
+    values = [
+        names[value] if value is not None and 0 <= value < len(names) else value for value in table.columns[label]
+    ]
+    return Table(table.name, {**table.columns, label: values}, table.places, table.unit)
+
+
+def _label_values(table: Table, column: str, names: Sequence[str]) -> dict[str, str]:
+    """Raw label -> output of the model: by name where all labels are names, or else by number.
+
+    Empty where neither fits, so that what is wrong shows with the row that it is in.
+    """
+    keys = list(dict.fromkeys(label_key(value) for value in table.columns[column]))
+    folded = {name.casefold(): name for name in names}
+    if all(key.casefold() in folded for key in keys if key):
+        return {key: folded[key.casefold()] for key in keys if key} | {name: name for name in names}
+    refuse_fractions(keys, f"{table.name}, column {column!r}")
+    numbers = {str(number): name for number, name in enumerate(names)}
+    if all(key in numbers for key in keys if key):
+        return numbers
+    if all(name == f"LABEL_{number}" for number, name in enumerate(names)):
+        shown = ", ".join(keys[:10])
+        raise DataError(
+            f"{table.name}: the labels are {shown}, and the outputs of the model have no names to compare them with. "
+            "Say which output is which: --labels with the names in the order of the outputs, in Python "
+            "model.config.id2label."
+        )
+    return {}
