@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark clean
+.PHONY: demo test test-all check audit benchmark schemas clean
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -24,6 +24,9 @@ audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks t
 
 benchmark: $(INSTALLED)  ## what a training step costs, in passes
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/step_cost.py
+
+schemas: $(INSTALLED)  ## the JSON Schemas in docs/schemas
+	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > docs/schemas/$$kind.json; done
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -62,7 +62,7 @@ def run(tmp_path: Path, file: Path) -> Path:
     """A run that was trained on a file with the same columns."""
     folder = tmp_path / "run"
     saved(folder / "model", NAMES)
-    run_info("vanilla").save(folder / "run.json")
+    run_info("vanilla").model_copy(update={"max_length": 128}).save(folder / "run.json")
     source = {"folder": {"file": str(file), "columns": {"kind": "label"}}}
     task = {"name": "mails", "title": "M", "text": ["mail"], "labels": list(NAMES), "splits": {"train": source}}
     (folder / "task.yaml").write_text(yaml.safe_dump(task))

@@ -67,6 +67,7 @@ def main() -> None:
         listing,
         probe,
         report,
+        schema,
         serve,
         table,
         tradeoff,

@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent / "suites"
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class SuiteSet(_Strict):

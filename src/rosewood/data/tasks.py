@@ -35,7 +35,9 @@ def _label_keys(values: Any) -> Any:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, use_attribute_docstrings=True
+    )
 
 
 class Source(_Strict):
@@ -43,9 +45,9 @@ class Source(_Strict):
 
     columns: dict[str, str] = {}
     """Column in the source -> column of the task (a text field or `label`)."""
-    label_values: Annotated[dict[str, str], BeforeValidator(_label_keys)] = {}
+    label_values: Annotated[dict[str, str], BeforeValidator(_label_keys, dict[str, str])] = {}
     """Raw label -> label name; left out where the source holds the names themselves."""
-    drop_labels: Annotated[list[str], BeforeValidator(_label_keys)] = []
+    drop_labels: Annotated[list[str], BeforeValidator(_label_keys, list[str | float])] = []
     """Raw labels whose rows are left out, such as SNLI's pairs without agreement."""
     drop_empty: bool = False
     """Leave out rows with an empty text instead of refusing them: for public sets only."""
@@ -111,6 +113,9 @@ class Carve(_Strict):
 
 class Split(_Strict):
     """One split: either up to three sources, of which one is chosen at load time, or a carve."""
+
+    # Those called train, validation and test are given the role of their name.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].remove("role"))
 
     role: Role
     folder: FolderSource | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
 from rosewood import strict_yaml
 from rosewood.errors import ExperimentError, closest
@@ -15,13 +16,20 @@ from rosewood.results import Lora
 Positive = Annotated[int, Field(gt=0)]
 
 
-def _as(field: str) -> BeforeValidator:
+class _Named(NamedTuple):
     """A name alone stands for a mapping with that name."""
-    return BeforeValidator(lambda raw: {field: raw} if isinstance(raw, str) else raw)
+
+    field: str
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        given = BeforeValidator(lambda raw: {self.field: raw} if isinstance(raw, str) else raw, str | kind)
+        return given.__get_pydantic_core_schema__(kind, handler)
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, use_attribute_docstrings=True
+    )
 
 
 class RecipeChoice(_Strict):
@@ -45,7 +53,8 @@ class EvaluationChoice(_Strict):
     suite: str | None = None
     sets: list[str] | None = None
     size: Annotated[int, Field(ge=2)] | None = None
-    typo_rate: Annotated[float, Field(ge=0, le=1)] = 0.3
+    typo_rate: Annotated[float, Field(ge=0, le=1)] | None = 0.3
+    """Typos in this share of the words; null: the noise that the task names."""
     batch_size: Positive = 64
     # Left out where it is empty, so that cells that do not know it keep their fingerprint.
     at_steps: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
@@ -95,20 +104,23 @@ class TaskChoice(RunChoice):
     """A task by name or file, with settings of its own; `recipes` and `attacks` replace what their labels stand for."""
 
     task: str
-    recipes: dict[str, Annotated[RecipeChoice, _as("recipe")]] = {}
-    attacks: dict[str, Annotated[AttackChoice, _as("attack")]] = {}
+    recipes: dict[str, Annotated[RecipeChoice, _Named("recipe")]] = {}
+    attacks: dict[str, Annotated[AttackChoice, _Named("attack")]] = {}
 
 
 class Experiment(RunChoice):
     """Everything that an experiment file says."""
 
+    # Without a name it has that of its file.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].remove("name"))
+
     name: str = Field(min_length=1)
     title: str = ""
-    recipes: list[Annotated[RecipeChoice, _as("recipe")]] = Field(min_length=1)
-    tasks: list[Annotated[TaskChoice, _as("task")]] = Field(min_length=1)
+    recipes: list[Annotated[RecipeChoice, _Named("recipe")]] = Field(min_length=1)
+    tasks: list[Annotated[TaskChoice, _Named("task")]] = Field(min_length=1)
     models: list[str] = Field(default=["minilm"], min_length=1)
     seeds: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
-    attacks: list[Annotated[AttackChoice, _as("attack")]] = []
+    attacks: list[Annotated[AttackChoice, _Named("attack")]] = []
     baseline: str | None = None
     """The label of the recipe that the others are compared with."""
     published: dict[str, dict[str, dict[str, float | None]]] = {}
