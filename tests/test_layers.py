@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     COMPONENTS,
     ("data",),
     ("recipe", "registry", "recipes"),
-    ("overrides", "training_settings"),
+    ("overrides", "settings_check", "training_settings"),
     ("watched",),
     ("errors", "durable", "strict_yaml", "first_use", "typed_command"),
 ]

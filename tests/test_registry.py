@@ -6,11 +6,12 @@ import inspect
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 
 from rosewood.errors import RecipeError
 from rosewood.protocol import Component
 from rosewood.registry import FAMILIES, component, component_names
+from rosewood.selections.rose import Rose
+from rosewood.settings_check import checked_settings
 
 EVERY = [(family, name) for family in FAMILIES for name in component_names(family)]
 each = pytest.mark.parametrize(("family", "name"), EVERY, ids=lambda part: part)
@@ -50,10 +51,31 @@ def test_settings_are_typed_checked_and_compared(family: str, name: str) -> None
     one, two = cls(), cls()
     assert one == two
     assert one.name == name
-    assert TypeAdapter(cls).validate_python(one.settings()) == one
-    with pytest.raises(ValueError, match="no_such_setting"):
-        TypeAdapter(cls).validate_python({"no_such_setting": 1})
+    assert checked_settings(cls, one.settings()) == (one.settings(), [])
+    ((setting, problem),) = checked_settings(cls, {"no_such_setting": 1})[1]
+    assert setting == "no_such_setting"
+    assert "no such setting" in problem or "has no settings" in problem
     hash(one)
+
+
+@each
+def test_a_wrong_setting_is_refused_when_the_component_is_made(family: str, name: str) -> None:
+    cls = component(family, name)
+    for field in dataclasses.fields(cls):
+        with pytest.raises(RecipeError, match=rf"^{cls.__name__}\.{field.name}: .*, got <object"):
+            cls(**{field.name: object()})
+
+
+def test_every_wrong_setting_is_named() -> None:
+    with pytest.raises(RecipeError) as error:
+        Rose(order="third", gamma=2)  # type: ignore[arg-type]
+    assert str(error.value).splitlines() == [
+        "Rose.order: input should be 'first', 'second' or 'ensemble', got 'third'",
+        "Rose.gamma: input should be less than 1, got 2",
+    ]
+    assert Rose(first_quantiles=[0, 0.5]).first_quantiles == (0.0, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="input should be 'first'"):
+        dataclasses.replace(Rose(), order="third")  # type: ignore[arg-type]
 
 
 def test_every_family_lists_what_stands_in_its_folder() -> None:

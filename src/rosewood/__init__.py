@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from rosewood.first_use import on_first_use
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from rosewood.attacks.search.estimate import robust_accuracy
     from rosewood.attacks.search.run import attack
     from rosewood.data.alignment import with_substitutes
+    from rosewood.data.embedded import embedded_model
     from rosewood.data.lexicon import Lexicon
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.surface import Substituting
@@ -36,6 +39,7 @@ _HOMES = {
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.search.run",
     "compare": "rosewood.experiments.compare",
+    "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.suite",
     "load_recipe": "rosewood.recipe",
     "load_suite": "rosewood.data.suites",
@@ -59,6 +63,7 @@ __all__ = [
     "Task",
     "attack",
     "compare",
+    "embedded_model",
     "evaluate",
     "load_recipe",
     "load_suite",
@@ -68,4 +73,4 @@ __all__ = [
     "with_substitutes",
 ]
 
-__getattr__ = on_first_use(__name__, _HOMES)
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.data.words import WORD
+from rosewood.errors import RecipeError
 from rosewood.model.attached import is_attached
+from rosewood.settings_check import checked_settings
 from rosewood.tensors.shards import norms, whole
 
 if TYPE_CHECKING:
@@ -178,9 +180,17 @@ class Cost(NamedTuple):
 
 
 class Component:
-    """Settings of one part of a recipe; registered under the name of the file it stands in."""
+    """Settings of one part of a recipe; registered under the name of the file it stands in.
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    Settings that do not have their declared types and ranges are refused when the component is made.
+    """
+
+    def __post_init__(self) -> None:
+        values, problems = checked_settings(type(self), self.settings())
+        if problems:
+            raise RecipeError("\n".join(f"{type(self).__name__}.{name}: {problem}" for name, problem in problems))
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def name(self) -> str:

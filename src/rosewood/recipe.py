@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from rosewood import strict_yaml
@@ -19,6 +18,7 @@ from rosewood.errors import RecipeError, closest
 from rosewood.overrides import override
 from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
 from rosewood.registry import component
+from rosewood.settings_check import checked_settings
 from rosewood.training_settings import typed_arguments
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
@@ -74,7 +74,8 @@ class Recipe:
     vanilla_when: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        problems = []
+        problems = [problem for stage in self.all_stages() for problem in _wrong_kinds(stage)]
+        _raise_all(self.name, problems)
         for stage in self.all_stages():
             problems += [problem for part in stage.components() for problem in part.problems(stage)]
             names = [anchor.name for anchor in stage.anchors]
@@ -137,6 +138,18 @@ class Recipe:
         write_whole(path, yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
 
+def _wrong_kinds(stage: Stage) -> list[str]:
+    """What is no component of the axis that it is given for, such as a name."""
+    given = [("objective", Objective, stage.objective), ("selection", Selection, stage.selection)]
+    given += [("perturbation", Perturbation, stage.perturbation)] if stage.perturbation is not None else []
+    given += [("anchor", Anchor, anchor) for anchor in stage.anchors]
+    return [
+        f"{axis}: expected an object of a subclass of {kind.__name__}, got {part!r}; names are for load_recipe and YAML"
+        for axis, kind, part in given
+        if not isinstance(part, kind)
+    ]
+
+
 def deciding(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe as plain data what decides its figures, which is not what it says about itself."""
     words = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
@@ -154,6 +167,11 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
 
     `overrides` change single settings: `{"selection.keep_quantile": 0.7}`.
     """
+    if not isinstance(recipe, str | Path | Recipe):
+        raise RecipeError(
+            f"expected a recipe's name, a YAML file or a Recipe, got {type(recipe).__name__}: for example "
+            'load_recipe("rose-second"), or load_recipe("vanilla", {"selection": "rose"})'
+        )
     if isinstance(recipe, Recipe):
         return build_recipe(recipe.to_dict(), overrides) if overrides else recipe
     name, _, variant = (str(recipe), "", "") if str(recipe).endswith((".yaml", ".yml")) else str(recipe).partition(":")
@@ -298,22 +316,12 @@ def _build(family: str, spec: Any, at: str, problems: list[str]) -> Any:
     settings = {key: value for key, value in spec.items() if key != "name"}
     try:
         cls = component(family, spec["name"])
-        return TypeAdapter(cls).validate_python(settings)
     except RecipeError as error:
         problems.append(f"{at}: {error}")
-    except ValidationError as error:
-        known = [part.name for part in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        problems += [_describe(at, detail, known) for detail in error.errors()]
-    return None
-
-
-def _describe(at: str, detail: Any, known: list[str]) -> str:
-    setting = str(detail["loc"][0]) if detail["loc"] else ""
-    if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        if not known:
-            return f"{at}.{setting}: this component has no settings; choose another one first"
-        return f"{at}.{setting}: no such setting; {closest(setting, known)}"
-    return f"{at}.{setting}: {detail['msg'][0].lower()}{detail['msg'][1:]}, got {detail['input']!r}"
+        return None
+    values, found = checked_settings(cls, settings)
+    problems += [f"{at}.{setting}: {problem}" for setting, problem in found]
+    return None if found else cls(**values)
 
 
 def _parts_to_dict(parts: Recipe | Stage) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def test_code_of_the_packages_is_never_imported() -> None:
 
 @needs_minilm
 def test_model_alias_is_a_folder_with_weights() -> None:
-    assert resolve_model("minilm") == str(embedded_model())
+    assert resolve_model("minilm") == str(embedded_model()) == str(embedded_model("minilm"))
+    with pytest.raises(DataError, match="there is no embedded model 'bert': minilm is the only one"):
+        embedded_model("bert")
     assert (embedded_model() / "model.safetensors").is_file()
 
 

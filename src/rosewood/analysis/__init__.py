@@ -33,4 +33,4 @@ __all__ = [
     "top_eigenvalue",
 ]
 
-__getattr__ = on_first_use(__name__, _HOMES)
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

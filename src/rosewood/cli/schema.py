@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from rosewood.cli import app
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 EXAMPLES = """
 [bold]Example[/]
@@ -39,6 +42,6 @@ def schema_text(kind: str) -> str:
     from rosewood.data.tasks import Task
     from rosewood.experiments.experiment import Experiment
 
-    model = {"task": Task, "suite": Suite, "experiment": Experiment}[kind]
+    models: dict[str, type[BaseModel]] = {"task": Task, "suite": Suite, "experiment": Experiment}
     dialect: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(dialect | model.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(dialect | models[kind].model_json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -207,12 +207,12 @@ class SubstituteCollator:
     """
 
     def __init__(self, inner: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found = [example.get(SUBSTITUTES) for example in examples]
         plain = [{key: value for key, value in example.items() if key != SUBSTITUTES} for example in examples]
-        batch = self._inner(plain)
+        batch = self.inner(plain)
         if None in found:
             return batch
         columns = [{key: np.asarray(one[key]) for key in KEYS} for one in found if one is not None]

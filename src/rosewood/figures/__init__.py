@@ -19,4 +19,4 @@ _HOMES = {
 
 __all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]
 
-__getattr__ = on_first_use(__name__, _HOMES)
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from torch._functorch import config as functorch_settings
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
-from transformers import get_scheduler
+from transformers import Trainer, get_scheduler
 
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RunError
@@ -40,6 +41,7 @@ from rosewood.training.arguments import (
 from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
+from rosewood.training.given import check_given, check_kind, check_training_data
 from rosewood.training.history import History
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.train_sampler import train_sampler
@@ -88,6 +90,11 @@ class RobustTrainer(CheckpointedTrainer):
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
+        given = signature(Trainer.__init__).bind_partial(self, *args, **kwargs).arguments
+        check_given(given, watches, max_skipped_steps)
+        for name in ("train_dataset", "eval_dataset"):
+            if given.get(name) is not None:
+                check_kind(given[name], name, several=name == "eval_dataset")
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
@@ -409,6 +416,9 @@ class RobustTrainer(CheckpointedTrainer):
         return result
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        own_loss = self.compute_loss_func is not None or type(self).compute_loss is not Trainer.compute_loss
+        labels = () if own_loss or self.can_return_loss else self.label_names
+        check_training_data(self.train_dataset, self.data_collator, self.model, labels)
         self._skipped.reset()
         attach(self.model, self._beside)
         try:
