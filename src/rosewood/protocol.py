@@ -447,6 +447,10 @@ class Attack(Component):
         """Sentences that say what is needed and was not given; none if all is there."""
         return [why for name, why in self.needs().items() if getattr(resources, name) is None]
 
+    def changeable(self, words: Sequence[str], resources: Resources) -> int | None:
+        """How many of the words of a text the attack could change at all; None if it cannot say."""
+        return None
+
     def search(self, target: Target) -> Search:
         """Ask for the scores of candidates, one question after the other, until out of ideas."""
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from rosewood.attacks.search.summary import summarize
-from rosewood.attacks.search.table import diff, render
+from rosewood.attacks.search.table import diff, render, warning_of
 from rosewood.results import AttackedExample, AttackReport
 
 EXAMPLE = AttackedExample(
@@ -41,7 +41,7 @@ def test_colours_mark_the_change_and_data_are_no_markup() -> None:
     assert "\x1b[2J" not in text and "[red]film[/red]" in text
 
 
-def report(*examples: AttackedExample, left_out: int = 0) -> AttackReport:
+def report(*examples: AttackedExample, left_out: int = 0, min_changeable: float = 0.0) -> AttackReport:
     return AttackReport(
         model="m",
         task="films[/]",
@@ -57,7 +57,7 @@ def report(*examples: AttackedExample, left_out: int = 0) -> AttackReport:
         max_seconds=None,
         fingerprint="f",
         seconds=1.0,
-        summary=summarize(examples, left_out),
+        summary=summarize(examples, left_out, min_changeable),
     )
 
 
@@ -68,6 +68,19 @@ def test_one_row_a_model_with_bounds_where_time_ran_out() -> None:
     text = printed(render({"one[/]": report(EXAMPLE), "two": report(unresolved, EXAMPLE, left_out=3)}))
     assert "pwws on films[/] test" in text
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
-    assert cells[0] == ["one[/]", "1", "100.0", "0.0", "100.0", "0.0", "0.50", "12"]
-    assert cells[2] == ["two", "2", "100.0", "0.0-50.0", "100.0", "0.0", "0.50", "12"]
+    assert cells[0] == ["one[/]", "1", "100.0", "0.0", "100.0", "-", "0.0", "0.50", "12"]
+    assert cells[2] == ["two", "2", "100.0", "0.0-50.0", "100.0", "-", "0.0", "0.50", "12"]
     assert cells[1][2:4] == ["(21-100)", "(0-79)"]
+
+
+def test_texts_that_could_not_change_are_not_called_robust() -> None:
+    unknown = EXAMPLE.model_copy(
+        update={"status": "robust", "adversarial": None, "aligned": [], "words": 200, "changeable": 3}
+    )
+    found = report(unknown, min_changeable=0.1)
+    cells = [line.split("│")[1:-1] for line in printed(render({"one": found})).splitlines() if line.startswith("│")]
+    assert [cell.strip() for cell in cells[0]] == ["one", "1", "100.0", "not", "-", "2", "-", "0.50", "12"]
+    assert cells[1][3].strip() == "attacked"
+    warning = warning_of(found)
+    assert warning and "could change only 1.5 % of the words, less than 10 %" in warning
+    assert warning_of(report(unknown, min_changeable=0.01)) is None and warning_of(report(EXAMPLE)) is None

@@ -13,6 +13,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.search import attempt, engine
+from rosewood.attacks.search.outcome import load_outcome
 from rosewood.attacks.search.questions import Search, Target, move, probe
 from rosewood.attacks.search.run import attack
 from rosewood.attacks.textfooler import TextFooler
@@ -444,3 +445,34 @@ def test_batch_size_changes_nothing_on_a_real_model(method: Attack, lexicon: Lex
     ]
     assert results[0] == results[1]
     assert {"broken", "wrong"} <= {record["status"] for record in results[0].values()}
+
+
+RUSSIAN = ["этот фильм очень хорош", "скучный и долгий фильм", "war никто не видел"]
+
+
+def test_texts_that_a_lexicon_does_not_know_are_not_attacked(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    data = Dataset.from_dict({"text": RUSSIAN, "label": predicted(model, tokenizer, RUSSIAN)})
+    english = Lexicon.of({"war": ["strife"]})
+    summary = run(model, data, Pwws(), lexicon=english).summary
+    assert summary.changeable_words == pytest.approx(1 / 12) and not summary.attacked
+    assert run(model, data, Pwws(), lexicon=english, min_changeable=0.05).summary.attacked
+    russian = Lexicon.of({"фильм": ["кино"], "скучный": ["нудный"]})
+    known = run(model, data, Pwws(), lexicon=russian)
+    assert [example.changeable for example in known.examples] == [1, 2, 0] and known.summary.attacked
+    typos = run(model, data, Typos())
+    assert [example.changeable for example in typos.examples] == [4, 3, 3] and typos.summary.attacked
+    with pytest.raises(RunError, match="min_changeable is a share from 0 to 1, got 2"):
+        run(model, data, Pwws(), min_changeable=2)
+
+
+def test_another_share_needs_no_new_search(
+    model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Any
+) -> None:
+    first = run(model, single, Pwws(), folder=tmp_path)
+    assert first.summary.attacked and first.summary.changeable_words is not None
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    strict = run(model, single, Pwws(), folder=tmp_path, min_changeable=1.0)
+    assert not strict.summary.attacked and strict.examples == first.examples
+    assert load_outcome(tmp_path).summary == strict.summary

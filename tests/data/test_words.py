@@ -21,6 +21,15 @@ def test_words_and_gaps() -> None:
     assert Words.split("a, b.", BETWEEN_SPACES).words == ("a,", "b.")
 
 
+def test_marks_belong_to_their_letters() -> None:
+    assert Words.split("हिन्दी में, cafe\N{COMBINING ACUTE ACCENT} 电影").words == (
+        "हिन्दी",
+        "में",
+        "cafe\N{COMBINING ACUTE ACCENT}",
+        "电影",
+    )
+
+
 def test_left_out_words_take_a_space_with_them() -> None:
     words = Words.split("one two, three.")
     assert words.join(["", "two", "three"]) == "two, three."

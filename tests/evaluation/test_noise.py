@@ -2,13 +2,14 @@
 
 from collections import Counter
 from random import Random
+from unicodedata import normalize
 
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rosewood.data.slips import NEIGHBOURS
+from rosewood.data.slips import KEYBOARDS
 from rosewood.errors import DataError
 from rosewood.evaluation.noise import NOISES, noisy, typos
 
@@ -27,7 +28,7 @@ def slip_kind(word: str, mistyped: str) -> str:
     if any(word[:i] + word[i + 1] + word[i] + word[i + 2 :] == mistyped for i in spots[:-1]):
         return "swap"
     differing = [(a, b) for a, b in zip(word, mistyped, strict=True) if a != b]
-    assert len(differing) == 1 and differing[0][1].lower() in NEIGHBOURS[differing[0][0].lower()]
+    assert len(differing) == 1 and differing[0][1].lower() in KEYBOARDS[0][differing[0][0].lower()]
     return "key"
 
 
@@ -52,7 +53,7 @@ def test_rate_one_mistypes_every_plain_long_word_and_nothing_else() -> None:
         "http://some.where/x",
         "a an the",
         "[MASK] <html>",
-        "e\u0301te\u0301s",
+        "e\u0301te\u0301",  # three letters
         "",
         "   \n ",
     ],
@@ -82,12 +83,19 @@ def test_capitals_stay_capitals() -> None:
     assert all(typos("LANGUAGE", 1, Random(seed)).isupper() for seed in range(50))
 
 
+def test_marks_stay_with_their_letters() -> None:
+    plain, marked = ({typos(text, 1, Random(seed)) for seed in range(50)} for text in ("étés", "e\u0301te\u0301s"))
+    assert {normalize("NFC", text) for text in marked} == plain and len(plain) > 10
+
+
 def test_neighbours_of_keys() -> None:
-    assert set(NEIGHBOURS["g"]) == set("fhtyvb")
-    assert set(NEIGHBOURS["q"]) == set("wa")
-    assert set(NEIGHBOURS["p"]) == set("ol")
-    assert set(NEIGHBOURS["m"]) == set("njk")
-    assert all(key in NEIGHBOURS[near] for key, nears in NEIGHBOURS.items() for near in nears)
+    near = KEYBOARDS[0]
+    assert set(near["g"]) == set("fhtyvb")
+    assert set(near["q"]) == set("wa")
+    assert set(near["p"]) == set("ol")
+    assert set(near["m"]) == set("njk")
+    for keyboard in KEYBOARDS:
+        assert all(key in keyboard[near] for key, nears in keyboard.items() for near in nears)
 
 
 @given(st.text(), st.floats(0, 1), st.integers())
@@ -154,7 +162,7 @@ def test_strength_one_by_hand() -> None:
         f"“{slip}!” a map 4you"
         for at, letter in enumerate("Maps")
         if at
-        for slip in ("Maps"[:at] + near + "Maps"[at + 1 :] for near in NEIGHBOURS[letter])
+        for slip in ("Maps"[:at] + near + "Maps"[at + 1 :] for near in KEYBOARDS[0][letter])
     }
     assert full("case", "an 映画 42") == {f"{word} 映画 42" for word in ("AN", "An", "aN")}
     assert full("punctuation", "Well, (3.5) it 's . Don't") == {

@@ -17,6 +17,8 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch import Tensor
 
+from rosewood.attacks.search.prepare import choose_attack
+from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import task_from_files
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.recipe import load_recipe
@@ -24,7 +26,7 @@ from rosewood.results import Metrics
 from rosewood.training import robust_validation
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
-from tiny_text import save_tiny_checkpoint
+from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -64,7 +66,7 @@ class Scripted:
         torch.rand(7)  # what an attack draws is no business of the training
         self.weights.append({name: value.clone() for name, value in model.state_dict().items()})
         self.data.append(data)
-        return SimpleNamespace(robust_accuracy=next(self._shares), clean_accuracy=1.0)
+        return SimpleNamespace(robust_accuracy=next(self._shares), clean_accuracy=1.0, attacked=True)
 
 
 def attacked_by(script: Scripted, monkeypatch: pytest.MonkeyPatch) -> Scripted:
@@ -175,3 +177,15 @@ def test_an_epoch_at_guessing_is_not_the_most_robust(
     assert [same(kept(tmp_path / "run"), weights) for weights in script.weights] == [False, False, True, False]
     metrics = Metrics.load(tmp_path / "run" / "metrics.json")
     assert metrics.robust_validation_accuracy == 0.3 and metrics.attacked_validation_accuracy == 1.0
+
+
+def test_validation_texts_of_another_language_are_warned_of() -> None:
+    model, tokenizer = tiny_classifier(), tiny_tokenizer()
+    data = Dataset.from_dict({"text": ["хороший фильм"] * 4, "label": [0, 1, 0, 1]})
+    lexicon = Lexicon.of({"good": ["fine"]})
+    watcher = robust_validation.RobustValidation(data, tokenizer, choose_attack("pwws"), lexicon, None, 4, 24)
+    state = SimpleNamespace(is_world_process_zero=True, log_history=[{}])
+    metrics: dict[str, float] = {}
+    with pytest.warns(UserWarning, match=r"pwws could change only 0\.0% of the words of the validation texts"):
+        watcher.on_evaluate(None, state, None, metrics=metrics, model=model)
+    assert robust_validation.METRIC in metrics

@@ -115,3 +115,15 @@ def test_of_a_pair_one_text_changes(field: str | None, side: int, tmp_path: Path
     assert not {"premise", "hypothesis"} & set(aligned.column_names)
     types = aligned[0]["token_type_ids"]
     assert {types[place] for place in aligned[0][SUBSTITUTES]["place"]} == {side}
+
+
+@pytest.mark.parametrize(("text", "known"), [("хороший фильм", False), ("a good film", True)])
+def test_training_texts_of_another_language_are_warned_of(
+    plan: Plan, text: str, known: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    words = Substitution.of(plan.recipe, None, None)
+    assert words is not None
+    rows, tokenizer = Dataset.from_dict({"text": [text] * 3, "label": [0, 1, 0]}), tiny_tokenizer()
+    words.aligned(tokenize(rows, plan.task, tokenizer, 24), rows, plan.task, tokenizer, 24)
+    said = [str(each.message) for each in recwarn if "has substitutes for only 0.0% of the words" in str(each.message)]
+    assert bool(said) is not known

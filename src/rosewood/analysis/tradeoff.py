@@ -116,7 +116,7 @@ def _summaries(run: Path, attack: str) -> dict[str, AttackSummary]:
         for live in evaluation.attacks:
             if live.attack == attack:
                 found[identity_of(conditions_of_live(live, evaluation))] = live.summary
-    return found
+    return {conditions: summary for conditions, summary in found.items() if summary.attacked}
 
 
 def _on_sets(runs: Sequence[Path], under: str, suite: str | None) -> list[Pair]:

@@ -9,6 +9,7 @@ margin is not kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from rosewood.attacks.search.importance import by_importance
 from rosewood.attacks.search.questions import Search, Target, move, probe
+from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.scores import highest_first, lower
 from rosewood.data.slips import Slip, drop, homoglyph, insert, neighbour_key, swap
 from rosewood.data.words import replaced
@@ -61,6 +63,9 @@ class Typos(Attack):
                 letters, words = letters - costs[current[at]], words - 1
             if not (letters and words):
                 return
+
+    def changeable(self, words: Sequence[str], resources: Resources) -> int:
+        return sum(map(self._long_enough, words))
 
     def _slips(self, word: str, rng: Random, letters: int) -> dict[str, int]:
         """Misspelt word -> letters that differ, for words and slips that the budget allows."""

@@ -56,6 +56,7 @@ class Orders:
     max_length: int | None
     max_queries: int | None
     max_seconds: float | None
+    min_changeable: float
 
 
 @app.command(epilog=EXAMPLES)
@@ -69,7 +70,7 @@ def attack(
     ),
     lexicon: str | None = typer.Option(
         None,
-        help="counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
+        help="counter-fitted, wordnet, roget, a JSON file of word -> substitutes, or a folder with a WN-LMF wordnet.",
         show_default="counter-fitted if --data-dir has it, else roget",
         rich_help_panel=SEARCH,
     ),
@@ -78,6 +79,13 @@ def attack(
     ),
     max_seconds: float | None = typer.Option(
         None, min=0.001, help="Stop the search after so long, and give bounds.", rich_help_panel=SEARCH
+    ),
+    min_changeable: float = typer.Option(
+        0.1,
+        min=0,
+        max=1,
+        help="With a smaller share of words that can change, the table says not attacked.",
+        rich_help_panel=SEARCH,
     ),
     task: str | None = typer.Option(
         None, help="A task or its YAML file.", show_default="the run's", rich_help_panel=DATA
@@ -144,7 +152,7 @@ def attack(
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
     from rosewood.attacks.search.prepare import choose_attack
-    from rosewood.attacks.search.table import diff, render
+    from rosewood.attacks.search.table import diff, render, warning_of
     from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
 
@@ -166,6 +174,7 @@ def attack(
         max_length,
         max_queries,
         max_seconds,
+        min_changeable,
     )
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own)
@@ -177,6 +186,8 @@ def attack(
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
             console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
         results[run] = _carry_out(campaign, folder, jobs, console)
+        if warning := warning_of(results[run]):
+            console.print(warning, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
     Console(quiet=not is_first()).print(render(results))
@@ -240,6 +251,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         max_length=orders.max_length or (info.max_length if info else 128),
         max_queries=orders.max_queries,
         max_seconds=orders.max_seconds,
+        min_changeable=orders.min_changeable,
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),

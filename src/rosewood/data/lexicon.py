@@ -50,7 +50,7 @@ class Lexicon:
 
     @classmethod
     def named(cls, name: str | None = None, data_dir: str | Path | None = None) -> Lexicon:
-        """A lexicon by its name (`lexicon_names()`), or the JSON file of one.
+        """A lexicon by its name (`lexicon_names()`), the JSON file of one, or the folder of a wordnet in WN-LMF.
 
         Without a name: counter-fitted where the data folder has it, as the papers use it, otherwise roget.
         """
@@ -58,6 +58,8 @@ class Lexicon:
             return _default(data_dir)
         if name in _BY_NAME:
             return _BY_NAME[name](data_dir)
+        if Path(name).is_dir():
+            return cls.omw(name)
         if Path(name).suffix != ".json":
             check_lexicon(name)
         return cls.load(name)
@@ -109,6 +111,18 @@ class Lexicon:
         path = built_once("roget", (page, weights, str(MOST)), build)
         return replace(cls.load(path), name="roget").without(antonyms(data_dir))
 
+    @classmethod
+    def omw(cls, folder: str | Path) -> Lexicon:
+        """Synonyms of another language from WN-LMF files in a folder, such as those of the Open Multilingual Wordnet.
+
+        Needs rosewood[lexicon]. Words are in the dictionary's form.
+        """
+        from rosewood.data import omw
+        from rosewood.data.built_once import built_once
+
+        path = built_once("omw", (omw.fingerprint(Path(folder)), str(MOST)), lambda: omw.synonyms(Path(folder), MOST))
+        return replace(cls.load(path), name=str(folder))
+
     def without(self, pairs: Collection[Pair]) -> Lexicon:
         """The lexicon less these pairs, whichever way round they stand."""
         kept = {
@@ -128,8 +142,8 @@ class Lexicon:
 
     @property
     def known_as(self) -> str | None:
-        """Its name, where that is one that `Lexicon.named` takes: a lexicon's, or a file's."""
-        return self.name if self.name in _BY_NAME or Path(self.name).is_file() else None
+        """Its name, where that is one that `Lexicon.named` takes: a lexicon's, a file's or a folder's."""
+        return self.name if self.name in _BY_NAME or Path(self.name).exists() else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -146,7 +160,10 @@ def lexicon_names() -> list[str]:
 def check_lexicon(name: str | None) -> None:
     """Refuse what is neither the name of a lexicon nor a file."""
     if name is not None and name not in _BY_NAME and not Path(name).exists():
-        raise DataError(f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file.")
+        raise DataError(
+            f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file, or the folder of a "
+            "wordnet in WN-LMF."
+        )
 
 
 def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None) -> str:
@@ -156,6 +173,10 @@ def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None
     file = published if name in (None, "counter-fitted") else Path(name)
     if file is not None and file.is_file():
         return f"{name or 'counter-fitted'} {file_digest(file)}"
+    if file is not None and file.is_dir():
+        from rosewood.data import omw
+
+        return f"{name} {omw.fingerprint(file)}"
     return name or "roget"
 
 

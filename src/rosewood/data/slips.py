@@ -1,65 +1,106 @@
 """Slips of the finger: one small mistake in a word, at a random letter from `first` on.
 
-A slip may leave a word as it is where it has no way to change it: swapping in "aaaa", no key beside "ж".
+Letters are what a reader takes for one: a letter and its combining marks stay together in every script. Keys are those
+of the keyboard that has most of the word's letters. A slip may leave a word as it is where it has no way to change it:
+swapping in "aaaa", no key beside "字".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
-from string import ascii_lowercase
+
+import regex
 
 Slip = Callable[[str, Random, int], str]
 
-_KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+Keyboard = dict[str, str]
+"""Letter -> the letters on the keys that touch its own."""
+
+_ROWS = (  # US, Russian, Ukrainian, Greek, Hebrew, Arabic
+    ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
+    ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
+    ("йцукенгшщзхї", "фівапролджє", "ячсмитьбю"),
+    (" ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
+    ("  קראטוןםפ", "שדגכעיחלךף", "זסבהנמצתץ"),
+    ("ضصثقفغعهخحجد", "شسيبلاتنمكط", "ئءؤرىةوزظ"),
+)
 
 
 def swap(word: str, rng: Random, first: int = 1) -> str:
     """Two neighbouring letters change places."""
-    at = rng.randrange(first, len(word) - 1)
-    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    letters = _letters(word)
+    places = range(first, len(letters) - 1)
+    if places:
+        at = rng.choice(places)
+        letters[at : at + 2] = letters[at + 1], letters[at]
+    return "".join(letters)
 
 
 def drop(word: str, rng: Random, first: int = 1) -> str:
     """A letter is missing."""
-    at = rng.randrange(first, len(word))
-    return word[:at] + word[at + 1 :]
+    letters = _letters(word)
+    places = range(first, len(letters))
+    if places:
+        del letters[rng.choice(places)]
+    return "".join(letters)
 
 
 def insert(word: str, rng: Random, first: int = 1) -> str:
-    """There is a letter too many."""
-    at = rng.randrange(first, len(word) + 1)
-    return word[:at] + _cased(rng.choice(ascii_lowercase), word) + word[at:]
+    """There is a letter too many: one of the alphabet, or, in scripts whose keyboards we do not know, of the word."""
+    letters = _letters(word)
+    places = range(first, len(letters) + 1)
+    if places:
+        at = rng.choice(places)
+        letters.insert(at, _cased(rng.choice(sorted(_keyboard(letters)) or letters), word))
+    return "".join(letters)
 
 
 def neighbour_key(word: str, rng: Random, first: int = 1) -> str:
     """A letter is the one beside it on the keyboard."""
-    at = rng.randrange(first, len(word))
-    near = NEIGHBOURS.get(word[at].lower())
-    return word[:at] + _cased(rng.choice(near), word[at]) + word[at + 1 :] if near else word
+    letters = _letters(word)
+    places = range(first, len(letters))
+    if places:
+        at = rng.choice(places)
+        if near := _keyboard(letters).get(letters[at].lower()):
+            letters[at] = _cased(rng.choice(near), letters[at])
+    return "".join(letters)
 
 
 def homoglyph(word: str, rng: Random, first: int = 1) -> str:
     """A letter is another one that looks the same."""
-    places = [at for at in range(first, len(word)) if word[at] in HOMOGLYPHS]
-    if not places:
-        return word
-    at = rng.choice(places)
-    return word[:at] + HOMOGLYPHS[word[at]] + word[at + 1 :]
+    letters = _letters(word)
+    places = [at for at in range(first, len(letters)) if letters[at] in HOMOGLYPHS]
+    if places:
+        at = rng.choice(places)
+        letters[at] = HOMOGLYPHS[letters[at]]
+    return "".join(letters)
+
+
+def _letters(word: str) -> list[str]:
+    return regex.findall(r"\X", word)
+
+
+def _keyboard(letters: Sequence[str]) -> Keyboard:
+    """The first of the keyboards with most of the letters; an empty one if none has any."""
+    best = max(KEYBOARDS, key=lambda keys: sum(letter.lower() in keys for letter in letters))
+    return best if any(letter.lower() in best for letter in letters) else {}
 
 
 def _cased(letter: str, like: str) -> str:
     return letter.upper() if like.isupper() else letter
 
 
-def _neighbours() -> dict[str, str]:
+def _neighbours(rows: Sequence[str]) -> Keyboard:
     # Rows are shifted by about half a key, so a key touches columns 0 and 1 above, -1 and 0 below.
     touching = [(0, -1), (0, 1), (-1, 0), (-1, 1), (1, -1), (1, 0)]
-    keys = {(row, column): key for row, line in enumerate(_KEYBOARD) for column, key in enumerate(line)}
+    keys = {(row, column): key for row, line in enumerate(rows) for column, key in enumerate(line) if key != " "}
     return {
         key: "".join(keys.get((row + down, column + right), "") for down, right in touching)
         for (row, column), key in keys.items()
     }
 
 
-NEIGHBOURS = _neighbours()
-# Latin letters and their Cyrillic doubles.
-HOMOGLYPHS = dict(zip("aceiopsxyABCEHIKMOPSTXY", "асеіорѕхуАВСЕНІКМОРЅТХУ", strict=True))
+KEYBOARDS = [_neighbours(rows) for rows in _ROWS]
+_LATIN_CYRILLIC = dict(zip("aceiopsxyABCEHIKMOPSTXY", "асеіорѕхуАВСЕНІКМОРЅТХУ", strict=True))
+_GREEK_LATIN = dict(zip("αγικνορυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ayikvopuABEZHIKMNOPTYX", strict=True))
+# Latin letters have Cyrillic doubles, Cyrillic and Greek ones Latin doubles.
+HOMOGLYPHS = _LATIN_CYRILLIC | {other: latin for latin, other in _LATIN_CYRILLIC.items()} | _GREEK_LATIN

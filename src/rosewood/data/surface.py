@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from rosewood.data.constraints import Constraint, Surface
 from rosewood.data.lexicon import Lexicon
@@ -24,11 +25,17 @@ class Substituting:
 
     def surface(self, words: Sequence[str]) -> Surface:
         """What may stand in for each word of a text, without the word itself; best first."""
-        keys = words if self.exact_case else [word.lower() for word in words]
-        surface = [self.lexicon.substitutes(key) for key in keys]
+        surface = [self.lexicon.substitutes(key) for key in self._keys(words)]
         for constraint in self.constraints:
             surface = constraint(words, surface)
         return surface if self.exact_case else [_cased(*pair) for pair in zip(words, surface, strict=True)]
+
+    def known(self, words: Sequence[str]) -> int:
+        """How many of the words have a substitute in the lexicon, whatever the constraints leave of them."""
+        return sum(bool(self.lexicon.substitutes(key)) for key in self._keys(words))
+
+    def _keys(self, words: Sequence[str]) -> Sequence[str]:
+        return words if self.exact_case else [normalize("NFC", word.lower()) for word in words]
 
 
 def _cased(word: str, substitutes: Sequence[str]) -> tuple[str, ...]:

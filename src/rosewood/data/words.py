@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-# Letters and digits, with apostrophes and hyphens inside: "don't", "well-known", "B2B".
+import regex  # its \w has combining marks, without which words of Hindi and many others fall to pieces
+
+# Letters, with their marks, and digits, with apostrophes and hyphens inside: "don't", "well-known", "B2B".
 WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
-BETWEEN_SPACES = r"\S+"
+BETWEEN_SPACES = r"[^\s\x1c-\x1f]+"  # four separators are spaces to str.split and not to regex
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class Words:
     @classmethod
     def split(cls, text: str, pattern: str = WORD, protected: Sequence[str] = (), end: int | None = None) -> Words:
         """Find the words that begin before character `end`; strings in `protected` belong to the gaps."""
-        guards = "|".join(re.escape(each) for each in protected if each)
-        stops = [edge for match in re.finditer(guards, text) for edge in match.span()] if guards else []
+        guards = "|".join(regex.escape(each) for each in protected if each)
+        stops = [edge for match in regex.finditer(guards, text) for edge in match.span()] if guards else []
         open_parts = [0, *stops, len(text)]
         spans = [
             match.span()
             for start, stop in zip(open_parts[::2], open_parts[1::2], strict=True)
-            for match in re.compile(pattern).finditer(text, start, stop)
+            for match in regex.compile(pattern).finditer(text, start, stop)
             if end is None or match.start() < end
         ]
         edges = [0, *(edge for span in spans for edge in span), len(text)]

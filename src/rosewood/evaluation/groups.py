@@ -1,11 +1,11 @@
 """Accuracy in groups of examples: a good mean can hide a group on which the model fails."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import ArrayLike
 
 from rosewood.data.words import WORD
@@ -24,7 +24,7 @@ _NEGATIONS = {
 
 def words_of(text: str) -> list[str]:
     """The words of a text as they are counted: without case, and with straight apostrophes."""
-    return re.findall(WORD, text.casefold().replace("’", "'"))
+    return regex.findall(WORD, text.casefold().replace("’", "'"))
 
 
 def word_frequency(texts: Iterable[str]) -> Counter[str]:
@@ -132,4 +132,4 @@ def _check_length(kind: str, groups: Sequence[str], examples: int) -> None:
 
 def _natural(name: str) -> list[str | int]:
     # Numbers sort by value: "6 to 10 words" before "11 to 20 words". Odd places hold numbers, even ones text.
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return [int(part) if part.isdecimal() else part for part in regex.split(r"(\d+)", name)]

@@ -96,7 +96,7 @@ def figures_of(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     if clean is not None and clean.worst is not None and clean.gap is not None:
         yield f"{WORST_GROUP}{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval)
         yield f"{_GAP}{clean.name}", Figure(clean.gap)
-    for attack in evaluation.attacks:
+    for attack in (each for each in evaluation.attacks if each.summary.attacked):
         of = evaluation.task if by_task else attack.of  # the columns of several tasks must differ
         yield f"under {attack.attack}\n{of}", Figure(attack.summary.robust_accuracy, attack.summary.robust_interval)
 

@@ -4,22 +4,22 @@ Strength is the share of the words (or other places) that a noise may touch and 
 noises but typos, what a weaker noise touches is touched in the same way by a stronger one of the same seed.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from random import Random
 
+import regex
 from datasets import Dataset
 
 from rosewood.data.contractions import CONTRACTION, other_form
 from rosewood.data.slips import Slip, drop, homoglyph, insert, neighbour_key, swap
-from rosewood.data.words import WORD, Words
+from rosewood.data.words import BETWEEN_SPACES, WORD, Words
 from rosewood.errors import DataError, closest
 
 Noise = Callable[[str, float, Random], str]
 
 # A word of at least four letters and the sentence marks around it. Anything else between two spaces
 # ("don't", "B2B", "well-known", a link, a mention) is left alone.
-_WORD = re.compile(r"""([("'“‘]*)([^\W\d_]{4,})([)"'”’.,;:!?…]*)""")
+_WORD = regex.compile(r"""([("'“‘]*)((?:\p{L}\p{M}*+){4,})([)"'”’.,;:!?…]*)""")
 
 _MARKS = r"""[.,;:!?…"“”()]"""
 # A mark that stands alone, with the space before it; a mark before or after a word; the end of a word without one.
@@ -31,13 +31,13 @@ _SLIPS: tuple[Slip, ...] = (swap, drop, insert, neighbour_key)
 def typos(text: str, rate: float, rng: Random) -> str:
     """Mistype each word of at least four letters with probability `rate`, keeping its first letter."""
 
-    def retype(match: re.Match[str]) -> str:
+    def retype(match: regex.Match[str]) -> str:
         word = _WORD.fullmatch(match[0])
         if word is None or rng.random() >= rate:
             return match[0]
         return word[1] + _mistype(word[2], rng) + word[3]
 
-    return re.sub(r"\S+", retype, text)
+    return regex.sub(BETWEEN_SPACES, retype, text)
 
 
 def keyboard(text: str, strength: float, rng: Random) -> str:
@@ -47,7 +47,7 @@ def keyboard(text: str, strength: float, rng: Random) -> str:
         word = _WORD.fullmatch(token)
         return token if word is None else word[1] + neighbour_key(word[2], rng, 1) + word[3]
 
-    return _changed(text, r"\S+", slip, strength, rng)
+    return _changed(text, BETWEEN_SPACES, slip, strength, rng)
 
 
 def case(text: str, strength: float, rng: Random) -> str:
@@ -109,14 +109,14 @@ def noisy(dataset: Dataset, fields: Sequence[str], kind: str, strength: float, s
 
 
 def _changed(
-    text: str, pattern: str | re.Pattern[str], change: Callable[[str], str], strength: float, rng: Random
+    text: str, pattern: str | regex.Pattern[str], change: Callable[[str], str], strength: float, rng: Random
 ) -> str:
-    def replaced(match: re.Match[str]) -> str:
+    def replaced(match: regex.Match[str]) -> str:
         # Both are drawn whatever the strength, so that strengths differ in how much is changed and not in how.
         other, chance = change(match[0]), rng.random()
         return other if chance < strength else match[0]
 
-    return re.sub(pattern, replaced, text)
+    return (regex.compile(pattern) if isinstance(pattern, str) else pattern).sub(replaced, text)
 
 
 def _mistype(word: str, rng: Random) -> str:

@@ -208,6 +208,8 @@ def _attacks(evaluations: Evaluations) -> Grid:
                     (found.robust_accuracy, found.robust_interval),
                 )
             )
+            if not found.attacked:
+                robust = "not attacked"
             queries = "-" if found.mean_queries is None else f"{found.mean_queries:.0f}"
             rows.append([each.attack, model, str(found.examples), clean, robust, queries])
     header = ["attack", "model", "examples", "clean", "robust", "queries"]

@@ -23,6 +23,6 @@ def robust_accuracy(attacked: Attacked, methods: Sequence[str]) -> go.Figure | N
 def _figures(attacked: Attacked) -> Iterator[tuple[str, str, Figure]]:
     for attack, by_method in attacked.items():
         for method, summaries in by_method.items():
-            for each in summaries:
+            for each in (summary for summary in summaries if summary.attacked):
                 yield f"before {attack}", method, Figure(each.clean_accuracy, each.clean_interval)
                 yield f"under {attack}", method, Figure(each.robust_accuracy, each.robust_interval)

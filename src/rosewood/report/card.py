@@ -72,6 +72,8 @@ def _results(run: ReportedRun, task: str) -> Iterator[EvalResult]:
             yield _result(each.name, _dataset(each), f"Accuracy ({each.role})", each.accuracy, each.interval)
     for attack in attacked([run]):
         found = attack.summary
+        if not found.attacked:
+            continue
         metric = f"Accuracy under {attack.title}"
         yield _result(task, _slug(task), metric, found.robust_accuracy, found.robust_interval)
 
@@ -159,6 +161,10 @@ def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
     evaluation = run.evaluated.evaluation
     for each in attacked([run]):
         found = each.summary
+        if not found.attacked:
+            share = percent(found.changeable_words or 0)
+            yield f"It was not attacked by {each.title}, which could change only {share} % of the words."
+            continue
         left, before = percent(found.robust_accuracy), percent(found.clean_accuracy)
         yield f"Under {each.title} it stays right on {left} % of {found.examples} examples, of {before} % before."
     measured = [each for each in evaluation.sets if each.role in MEASURED]

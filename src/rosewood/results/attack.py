@@ -34,6 +34,7 @@ class AttackedExample(ResultPart):
     adversarial_prediction: Count | None = None
     adversarial_probabilities: list[Share] | None = None
     words: Count = 0  # of the attacked field, as far as the model sees it
+    changeable: Count | None = None  # of these words, those that the attack could change; None if it cannot say
     changes: list[ChangedWord] = []
     aligned: list[tuple[str, str]] = []
     """The attacked field in pieces, words and what stands between them, before and after: joined, the two texts."""
@@ -42,7 +43,7 @@ class AttackedExample(ResultPart):
 
 
 class AttackSummary(ResultPart):
-    """The figures of an attack.
+    """The figures of an attack; they say something about robustness only where it is `attacked`.
 
     Robust accuracy is the share of examples that are right and stay so. An example that outlasts the query budget is
     unbroken; one that ran out of time is unresolved: it counts as broken in `robust_accuracy` and as robust in
@@ -59,9 +60,16 @@ class AttackSummary(ResultPart):
     robust_interval: tuple[Share, Share]  # 95 % Wilson
     success_rate: Share | None  # broken among the resolved that were right; None if there are none
     changed_words: Share | None  # mean share of words changed in broken examples
+    changeable_words: Share | None = None  # of all words of the attacked examples, those that the attack could change
+    min_changeable: Share = 0.0  # with fewer the examples count as not attacked
     similarity: float | None = None  # mean cosine of broken examples to their originals, where there was an encoder
     majority: Share | None = None  # of the most frequent label among the examples; None if all have one, or not known
     mean_queries: float | None  # over the examples that were attacked
+
+    @property
+    def attacked(self) -> bool:
+        """False where the attack could change so few words that unbroken examples say nothing about the model."""
+        return self.changeable_words is None or self.changeable_words >= self.min_changeable
 
 
 class TestFile(ResultPart):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -56,6 +57,13 @@ class RobustValidation(TrainerCallback):
                 field=self._field,
                 max_length=self._max_length,
                 progress=False,
+            )
+        if not summary.attacked:
+            warnings.warn(
+                f"{self._attack.name} could change only {summary.changeable_words:.1%} of the words of the validation "
+                "texts, so that the robust accuracy that selects the best epoch is the clean one. Are they in another "
+                "language?",
+                stacklevel=2,
             )
         robust = summary.robust_accuracy
         found = {METRIC: robust, ATTACKED: summary.clean_accuracy, CHOOSES: robust - 1 if guesses(metrics) else robust}

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
+from rosewood.attacks.search.campaign import MIN_CHANGEABLE
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.attacks.search.resources import Resources
 from rosewood.data.alignment import with_substitutes
 from rosewood.data.lexicon import Lexicon, lexicon_identity
 from rosewood.data.surface import Substituting
 from rosewood.data.tasks import Task
+from rosewood.data.words import Words
 from rosewood.errors import RunError
 from rosewood.perturbations.synonym_hull import SynonymHull
 from rosewood.recipe import Recipe
+
+COUNTED = 1000
+"""Texts whose words are counted to see whether the lexicon knows their language."""
 
 
 def lexicon_sources(recipe: Recipe, select_by: str | None, data_dir: str | None) -> dict[str, Any]:
@@ -67,11 +74,12 @@ class Substitution:
         if self.hull is None:
             return encoded
         texts = rows.select_columns(task.text)
-        surface = Substituting(self.lexicon, self.hull.exact_case).surface
+        substituting = Substituting(self.lexicon, self.hull.exact_case)
+        self._warn_of_other_languages(substituting, texts[self.hull.field or task.text[-1]][:COUNTED])
         found = with_substitutes(
             concatenate_datasets([encoded, texts], axis=1),
             tokenizer,
-            surface,
+            substituting.surface,
             task.text,
             self.hull.field,
             max_length=max_length,
@@ -79,3 +87,14 @@ class Substitution:
             pieces=self.hull.pieces,
         )
         return found.remove_columns(task.text)
+
+    def _warn_of_other_languages(self, substituting: Substituting, texts: Sequence[str]) -> None:
+        words = [word for text in texts for word in Words.split(text).words]
+        share = substituting.known(words) / max(1, len(words))
+        if share < MIN_CHANGEABLE:
+            warnings.warn(
+                f"the lexicon {self.lexicon.name} has substitutes for only {share:.1%} of the words of the training "
+                "texts, so training hardly replaces any. Are they in another language? Give a lexicon of it with "
+                "--set perturbation.lexicon=FILE_OR_FOLDER",
+                stacklevel=2,
+            )

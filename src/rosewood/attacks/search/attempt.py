@@ -81,6 +81,7 @@ class Attempt:
             "prediction": int(self._clean.predictions[0]),
             "probabilities": self._clean.probabilities[0].tolist(),
             "words": len(self._words.words),
+            "changeable": self._attack.changeable(self._words.words, self._resources),
             "queries": self.queries,
         }
         if self._broken_by is None:

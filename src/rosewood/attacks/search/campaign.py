@@ -26,6 +26,8 @@ from rosewood.scoring import Scorer
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
 # rounded to five decimals; 2: margins.
 SEARCHES = 2
+# Of the words of a text in a language that the lexicon does not know, some are spelt like words that it does know.
+MIN_CHANGEABLE = 0.1
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8
 
@@ -52,6 +54,7 @@ class Campaign:
     max_length: int = 128
     max_queries: int | None = None
     max_seconds: float | None = None
+    min_changeable: float = MIN_CHANGEABLE
     task: str | None = None
     split: str | None = None
     test_file: TestFile | None = None

@@ -28,7 +28,7 @@ def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, pro
     _check_jobs(jobs, campaign)
     known = next((result for result in from_all(folder and finished(campaign, folder)) if result), None)
     if known:
-        return known
+        return _judged(known, campaign, folder)
     journal = Journal(folder, campaign.fingerprint, rank()) if folder else None
     if journal:
         journal.begin()
@@ -76,6 +76,17 @@ def finished(campaign: Campaign, folder: Path) -> AttackResult | None:
     return result
 
 
+def _judged(result: AttackResult, campaign: Campaign, folder: Path | None) -> AttackResult:
+    """A finished result under the share of words that this campaign asks for, which needs no new search."""
+    if result.summary.min_changeable == campaign.min_changeable:
+        return result
+    summary = result.summary.model_copy(update={"min_changeable": campaign.min_changeable})
+    result = result.model_copy(update={"summary": summary})
+    if folder and is_first():
+        save_outcome(result, folder)
+    return result
+
+
 def _check_jobs(jobs: int, campaign: Campaign) -> None:
     if jobs < 1:
         raise RunError(f"jobs must be at least 1, got {jobs}")
@@ -102,7 +113,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         lexicon_name=None if lexicon is None else lexicon.known_as,
         test_file=campaign.test_file,
         seconds=seconds,
-        summary=summarize(examples, len(campaign.texts) - len(examples)),
+        summary=summarize(examples, len(campaign.texts) - len(examples), campaign.min_changeable),
         examples=examples,
         **campaign.facts,
     )

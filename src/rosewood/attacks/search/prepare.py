@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from datasets import ClassLabel, Dataset
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.attacks.search.campaign import Campaign
+from rosewood.attacks.search.campaign import MIN_CHANGEABLE, Campaign
 from rosewood.attacks.search.resources import Resources
 from rosewood.attacks.search.textattack import TextAttackCampaign, TextAttackRecipe
 from rosewood.data.loading import fingerprint, load_split
@@ -82,6 +82,7 @@ def prepare(
     max_length: int = 128,
     max_queries: int | None = None,
     max_seconds: float | None = None,
+    min_changeable: float = MIN_CHANGEABLE,
     task: str | None = None,
     split: str | None = None,
     test_file: TestFile | None = None,
@@ -99,6 +100,8 @@ def prepare(
         problems.append(f"max_queries must be at least 1, got {max_queries}")
     if max_seconds is not None and not 0 < max_seconds < inf:
         problems.append(f"max_seconds must be a number above 0, got {max_seconds}")
+    if not 0 <= min_changeable <= 1:
+        problems.append(f"min_changeable is a share from 0 to 1, got {min_changeable}")
     if problems:
         raise RunError("\n".join(problems))
     kind = TextAttackCampaign if isinstance(attack, TextAttackRecipe) else Campaign
@@ -117,6 +120,7 @@ def prepare(
         max_length=max_length,
         max_queries=max_queries,
         max_seconds=max_seconds,
+        min_changeable=min_changeable,
         task=task,
         split=split,
         test_file=test_file,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.attacks.search.campaign import MIN_CHANGEABLE
 from rosewood.attacks.search.carry_out import carry_out
 from rosewood.attacks.search.prepare import attackable, choose_attack, file_of, prepare
 from rosewood.attacks.search.resources import Encoder, LanguageModel, Resources, Tagger
@@ -37,6 +38,7 @@ def attack(
     max_length: int = 128,
     max_queries: int | None = None,
     max_seconds: float | None = None,
+    min_changeable: float = MIN_CHANGEABLE,
     folder: str | Path | None = None,
     jobs: int = 1,
     progress: bool = True,
@@ -50,10 +52,13 @@ def attack(
     hypothesis of a pair.
 
     Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
-    size, order and number of examples change nothing but, rarely, the choice between scores that agree to five
-    decimals. `max_queries` bounds the texts scored for one example; a question that would exceed it is not asked.
+    size, order and number of examples change nothing but, rarely, the choice between scores that are nearly equal.
+    `max_queries` bounds the texts scored for one example; a question that would exceed it is not asked.
     After `max_seconds` the attack stops: as examples are taken in random order, those begun are a fair sample, and
     the summary bounds what the unfinished ones could change. That makes it a quick estimate for model selection.
+
+    A lexicon knows no words of another language, and nothing breaks there. Where less than the share `min_changeable`
+    of the words could be changed, `summary.attacked` is false, and tables say "not attacked" in place of a figure.
 
     With a `folder` the attack survives a crash: the same call goes on where it ended, and leaves the same
     `examples.jsonl` as if nothing had happened. `jobs` processes share the examples on the CPUs of this machine;
@@ -72,6 +77,7 @@ def attack(
         max_length=max_length,
         max_queries=max_queries,
         max_seconds=max_seconds,
+        min_changeable=min_changeable,
         test_file=file_of(data, rows, label_column),
     )
     return carry_out(campaign, None if folder is None else Path(folder), jobs, progress)

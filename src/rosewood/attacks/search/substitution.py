@@ -40,6 +40,11 @@ class Substitution(Attack):
         assert lexicon is not None
         return Substituting(lexicon, self.exact_case, self.constraints(target.resources)).surface(target.words)
 
+    def changeable(self, words: Sequence[str], resources: Resources) -> int:
+        """Words that the lexicon has substitutes for: none of a language that it does not know."""
+        assert resources.lexicon is not None
+        return Substituting(resources.lexicon, self.exact_case).known(words)
+
     def constraints(self, resources: Resources) -> Sequence[Constraint]:
         """What rules substitutes out; nothing by default."""
         return ()

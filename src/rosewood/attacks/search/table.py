@@ -10,11 +10,13 @@ from rich.text import Text
 
 from rosewood.results import AttackedExample, AttackReport, AttackSummary
 
-COLUMNS = ("n", "clean", "robust", "broken", "words", "cosine", "queries")
+COLUMNS = ("n", "clean", "robust", "broken", "open", "words", "cosine", "queries")
 CAPTION = (
-    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
-    "words that changed, cosine of the sentence vectors to the original. Queries: mean per attacked example."
+    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Open: % of their words that "
+    "the attack could change. Of the broken: % of the words that changed, cosine of the sentence vectors to the "
+    "original. Queries: mean per attacked example."
 )
+NOT_ATTACKED = "not attacked"
 
 
 def render(reports: Mapping[str, AttackReport]) -> Table:
@@ -49,12 +51,28 @@ def summary_cells(summary: AttackSummary) -> list[str]:
     return [
         str(summary.examples),
         _accuracy(summary.clean_accuracy, summary.clean_accuracy, summary.clean_interval),
-        _accuracy(summary.robust_accuracy, summary.robust_accuracy_at_most, summary.robust_interval),
-        _percent(summary.success_rate),
+        _accuracy(summary.robust_accuracy, summary.robust_accuracy_at_most, summary.robust_interval)
+        if summary.attacked
+        else "\n".join(NOT_ATTACKED.split()),
+        _percent(summary.success_rate) if summary.attacked else "-",
+        "-" if summary.changeable_words is None else f"{100 * summary.changeable_words:.0f}",
         _percent(summary.changed_words),
         "-" if summary.similarity is None else f"{summary.similarity:.2f}",
         "-" if summary.mean_queries is None else f"{summary.mean_queries:.0f}",
     ]
+
+
+def warning_of(report: AttackReport) -> str | None:
+    """Why the figures say nothing about robustness; None if they do."""
+    summary = report.summary
+    if summary.attacked:
+        return None
+    what = f"the lexicon {report.lexicon_name or ''}".rstrip() if report.lexicon else report.attack
+    return (
+        f"Not attacked: {what} could change only {100 * (summary.changeable_words or 0):.1f} % of the words, less than "
+        f"{100 * summary.min_changeable:g} %, so unbroken examples say nothing about the model. Are the texts in "
+        "another language? Give a lexicon of it (a JSON file, or a folder with a wordnet in WN-LMF), or take typos."
+    )
 
 
 def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
