@@ -10,11 +10,11 @@ from rich.text import Text
 
 from rosewood.results import AttackedExample, AttackReport, AttackSummary
 
-COLUMNS = ("n", "clean", "robust", "broken", "open", "words", "cosine", "queries")
+COLUMNS = ("n", "clean", "robust", "broken", "words", "cosine", "queries")
 CAPTION = (
-    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Open: % of their words that "
-    "the attack could change. Of the broken: % of the words that changed, cosine of the sentence vectors to the "
-    "original. Queries: mean per attacked example."
+    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
+    "words that changed, of so many % that the attack could change in all examples that were right; cosine of the "
+    "sentence vectors to the original. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
 
@@ -55,8 +55,7 @@ def summary_cells(summary: AttackSummary) -> list[str]:
         if summary.attacked
         else "\n".join(NOT_ATTACKED.split()),
         _percent(summary.success_rate) if summary.attacked else "-",
-        "-" if summary.changeable_words is None else f"{100 * summary.changeable_words:.0f}",
-        _percent(summary.changed_words),
+        _words(summary),
         "-" if summary.similarity is None else f"{summary.similarity:.2f}",
         "-" if summary.mean_queries is None else f"{summary.mean_queries:.0f}",
     ]
@@ -78,6 +77,11 @@ def warning_of(report: AttackReport) -> str | None:
 def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
     value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f}-{100 * high:.1f}"
     return f"{value}\n({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
+
+
+def _words(summary: AttackSummary) -> str:
+    changed = _percent(summary.changed_words)
+    return changed if summary.changeable_words is None else f"{changed}\nof {100 * summary.changeable_words:.0f}"
 
 
 def _percent(share: float | None) -> str:
