@@ -128,7 +128,8 @@ QUESTIONS = {
         "interval between words and embeddings leaves out zero. The loss of words costs "
         "clean accuracy by itself, 7.6 points with perturbed embeddings (0.3 to 14.8): its divergence has ten "
         "times the weight of the cross-entropy, and 240 steps are few for it. AdvEmbed (`embeddings`) has the best "
-        "clean accuracy, gains nothing under PWWS, and cannot be told from random noise (R3F) anywhere. At matched "
+        "clean accuracy, gains nothing under PWWS, and cannot be told from random noise (R3F) anywhere. Attacks "
+        "were measured with their earlier scores (probabilities rounded to five decimals). At matched "
         "accuracy attacks were not made, "
         "and on the sets words and embeddings cannot be told apart, but for test rows, where matching is rough.",
     ),
