@@ -63,6 +63,10 @@ def with_substitutes(
     `slots` choices, itself included. `pieces` says which substitutes count: `any`, those with as many tokens as the
     word (`equal`), or only words of one token with substitutes of one token (`single`, as in the RIFT paper).
     """
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"expected a datasets.Dataset of tokenized texts, got {type(dataset).__name__}")
+    if isinstance(fields, str) or not fields:
+        raise DataError(f"expected in fields the names of the text columns, such as ['text'], got {fields!r}")
     field = fields[-1] if field is None else field
     if field not in fields:
         raise DataError(f"there is no text {field!r} whose words could be replaced: {closest(field, list(fields))}")

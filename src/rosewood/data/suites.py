@@ -152,6 +152,8 @@ def load_suite(name: str | Path) -> Suite:
 
     Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
     """
+    if not isinstance(name, str | Path):
+        raise DataError(f"expected the name of a suite or the path of its YAML file, got {type(name).__name__}")
     path = Path(name)
     is_own = path.suffix in (".yaml", ".yml")
     if not is_own:

@@ -235,6 +235,8 @@ def load_task(name: str | Path) -> Task:
 
     Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
     """
+    if not isinstance(name, str | Path):
+        raise DataError(f"expected the name of a task or the path of its YAML file, got {type(name).__name__}")
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         task = _read_task(path)

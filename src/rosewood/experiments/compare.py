@@ -37,8 +37,8 @@ def compare(
     others go on. Everything goes to `output`, by default runs/NAME: a folder for each cell, results.json, and the
     table as Markdown, LaTeX and CSV, and all of it as a page, report.html.
     """
-    file = None if isinstance(experiment, Experiment) else Path(experiment)
-    experiment = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
+    given, experiment = experiment, experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
+    file = None if isinstance(given, Experiment) else Path(given)
     output = output_of(experiment, output)
     cells = cells_of(experiment, data_dir)
     try:

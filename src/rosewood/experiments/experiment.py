@@ -130,6 +130,8 @@ class Experiment(RunChoice):
 
 def read_experiment(path: str | Path) -> Experiment:
     """Read an experiment file; an error lists all that is wrong with its form."""
+    if not isinstance(path, str | Path):
+        raise ExperimentError(f"expected an Experiment or the path of its YAML file, got {type(path).__name__}")
     path = Path(path)
     try:
         raw = strict_yaml.read(path)

@@ -62,6 +62,11 @@ def tune(
     max_length, seed, early_stopping, select_examples, lora. Test data are never read. Given again, the call goes on
     with the study; others who name the same `storage` and `study` work on it too.
     """
+    if not isinstance(search, Mapping):
+        raise ExperimentError(
+            'expected in search a mapping of settings to ranges or choices, such as {"learning_rate": "1e-5..1e-3"}, '
+            f"got {search!r}"
+        )
     _check(trials)
     goal = Goal(objective, attack, clean_weight)
     whole = task if isinstance(task, Task) else load_task(task)
