@@ -67,7 +67,9 @@ def test_train_and_evaluate_leave_a_complete_run(
     printed = rosewood("evaluate", run)
     assert "Robustness on films" in printed
     evaluation = json.loads((run / "evaluation.json").read_text())
-    assert {each["name"] for each in evaluation["sets"]} == {"test", "typos"}
+    kinds = ("typos", "keyboard", "case", "punctuation", "homoglyphs", "dropped_words")
+    noises = [f"{kind} {strength}" for kind in kinds for strength in (0.1, 0.2, 0.4)]
+    assert [each["name"] for each in evaluation["sets"]] == ["test", *noises]
     assert len(list(run.glob("predictions-task-*.parquet"))) == 1
 
 
@@ -96,7 +98,7 @@ def weights(run: Path) -> bytes:
 def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(
     rosewood: Rosewood, films: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    settings = ("--recipe", "rose-ensemble", "--epochs", "20", "--batch-size", "16")
+    settings = ("--recipe", "rose-ensemble", "--epochs", "20", "--batch-size", "16", "--class-weights", "0=1,1=3")
     rosewood(*training(films, checkpoint, tmp_path / "whole", *settings))
     run = tmp_path / "stopped"
     program = [sys.executable, "-c", "from rosewood.cli import main; main()"]
@@ -116,7 +118,8 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130, printed
     assert f"rosewood train --output {run} --resume" in printed.replace("\n", " ").replace("  ", " ")
-    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    info = json.loads((run / "run.json").read_text())
+    assert (info["status"], info["class_weights"]) == ("interrupted", {"0": 1.0, "1": 3.0})
     assert "is not finished (interrupted)" in rosewood("evaluate", run, code=1)
     assert "leave out --epochs" in rosewood("train", "--output", run, "--resume", "--epochs", "3", code=1)
 

@@ -26,6 +26,8 @@ EXAMPLES = """
 
   rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic
 
+  rosewood train --recipe rose-second --train-file mine.csv --class-weights balanced
+
   rosewood train --recipe rose-ensemble --task reviews --lora-rank 8
 
   rosewood train --recipe rift --task sst2 --select-by pwws --early-stopping 3
@@ -99,6 +101,12 @@ def train(
         None, min=1, help="Batches per optimiser step.", show_default="1", rich_help_panel=TRAINING
     ),
     max_length: int = typer.Option(128, min=4, help="Tokens per text.", rich_help_panel=TRAINING),
+    class_weights: str | None = typer.Option(
+        None,
+        help="Let rows of rare classes count more: balanced, or a number for each label (spam=5,ham=1).",
+        show_default="all rows alike",
+        rich_help_panel=TRAINING,
+    ),
     seed: int = typer.Option(0, min=0, rich_help_panel=TRAINING),
     early_stopping: int | None = typer.Option(
         None,
@@ -154,6 +162,7 @@ def train(
     from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
     from rosewood.recipe import load_recipe
+    from rosewood.training.class_weights import parse_class_weights
     from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 
     if resume:
@@ -196,6 +205,7 @@ def train(
                 max_skipped_steps=max_skipped_steps,
                 watch=list(dict.fromkeys(each.value for each in watch)),
                 watch_every=watch_every or 10,
+                class_weights=None if class_weights is None else parse_class_weights(class_weights),
                 lora=_lora(lora_rank, lora_alpha, lora_dropout, lora_targets),
                 arguments=arguments,
                 trust_remote_code=trust_remote_code,

@@ -94,7 +94,7 @@ def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     if not (folder / "run.json").exists():
         return EvaluatedRun(folder, folder.name, None, evaluation)
     info = RunInfo.load(folder / "run.json")
-    training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora")}
+    training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora", "class_weights")}
     recipe = folder / "recipe.yaml"
     training |= info.training_arguments | {"recipe.yaml": _recipe(recipe) if recipe.exists() else None}
     return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)

@@ -38,6 +38,7 @@ class RunInfo(ResultFile):
     watch: list[Literal["masks", "drift", "inconsistency"]] = []  # see `rosewood.watched`
     watch_every: Annotated[int, Field(gt=0)] = 10
     lora: Lora | None = None  # None: every weight is trained
+    class_weights: Literal["balanced"] | dict[str, float] | None = None  # as given; None: all rows count alike
     training_arguments: dict[str, Any]
     command: str
     versions: dict[str, str] = Field(default_factory=installed_versions)

@@ -80,6 +80,14 @@ def check_gradient_checkpointing(recipe: Recipe, arguments: TrainingArguments) -
         )
 
 
+def check_class_weights(given: bool, arguments: TrainingArguments, another_loss: bool) -> None:
+    """What computes the loss in place of the model stands against class weights, which do so too."""
+    others = [*(["compute_loss_func"] if another_loss else [])]
+    others += ["label_smoothing_factor"] if arguments.label_smoothing_factor else []
+    if given and others:
+        raise RunError(f"class weights and {' and '.join(others)} both compute the loss: leave one of them out")
+
+
 def check_optimizer(recipe: Recipe, arguments: TrainingArguments, another_is_given: bool) -> None:
     if not needs_masked_adamw(recipe):
         return

@@ -24,7 +24,8 @@ from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
 from rosewood.guessing import majority_share
-from rosewood.training.guessing import WarnsOfGuessing
+from rosewood.training.class_weights import resolved_weights
+from rosewood.training.guessing import WarnsOfGuessing, guessing_loss
 from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.pretrained import load_pretrained
@@ -73,12 +74,16 @@ def assembled(
             "--select-by gives each process examples of its own to attack, and training.fsdp divides the model over "
             "all of them: leave one of the two out"
         )
+    weights = None
+    if plan.class_weights is not None:
+        weights = resolved_weights(plan.class_weights, plan.task.labels, data["train"]["label"][:])
     trainer = RobustTrainer(
         model=model,
         args=arguments,
         recipe=plan.recipe,
         history_file=output / "history.jsonl",
         max_skipped_steps=plan.max_skipped_steps,
+        class_weights=weights,
         watches=[WATCHES[name](output / FOLDER, plan.watch_every) for name in plan.watch],
         train_dataset=encoded["train"],
         eval_dataset=encoded.get("validation"),
@@ -89,7 +94,7 @@ def assembled(
             SaveAndStop(minutes),
             *choosing,
             *callbacks,
-            WarnsOfGuessing(data["train"]["label"][:], plan.recipe),
+            WarnsOfGuessing(guessing_loss(data["train"]["label"][:], weights), plan.recipe),
             TrainingProgress(plan.recipe.name),
         ],
     )

@@ -30,13 +30,20 @@ def guesses(metrics: dict[str, Any]) -> bool | None:
     return at_guessing(wilson_interval(round(accuracy * examples), int(examples)), majority)
 
 
+def guessing_loss(labels: Sequence[int], class_weights: Sequence[float] | None = None) -> float:
+    """The lowest loss of a model that gives every text the same probabilities."""
+    counts = np.bincount(labels)
+    weights = np.ones(len(counts)) if class_weights is None else np.array(class_weights)[: len(counts)]
+    return float(entropy(counts * weights))
+
+
 class WarnsOfGuessing(TrainerCallback):
     """Warns once when, after the first third, the training loss is still that of the label frequencies alone, and once
     when every validation example gets the same answer.
     """
 
-    def __init__(self, labels: Sequence[int], recipe: Recipe) -> None:
-        self._guessing = float(entropy(np.bincount(labels)))
+    def __init__(self, guessing: float, recipe: Recipe) -> None:
+        self._guessing = guessing
         self._recipe = recipe
         self._losses: dict[int, float] = {}
         self._said: set[str] = set()

@@ -9,6 +9,7 @@ from typing import Any
 from rosewood.data.tasks import Task
 from rosewood.recipe import Recipe
 from rosewood.results import Lora
+from rosewood.training.class_weights import ClassWeights
 
 DEFAULTS: dict[str, Any] = {
     "learning_rate": 5e-5,
@@ -40,6 +41,7 @@ class Plan:
     watch: Sequence[str] = ()
     watch_every: int = 10
     lora: Lora | None = None
+    class_weights: ClassWeights | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file
 

@@ -125,6 +125,7 @@ def resume_run(
         watch=info.watch,
         watch_every=info.watch_every,
         lora=info.lora,
+        class_weights=info.class_weights,
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
     )
@@ -240,6 +241,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "watch": list(plan.watch),
         "watch_every": plan.watch_every,
         "lora": plan.lora,
+        "class_weights": plan.class_weights,
         "training_arguments": plan.training_arguments(),
     }
 

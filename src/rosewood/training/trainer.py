@@ -28,6 +28,7 @@ from rosewood.protocol import Anchor, Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.tensors.shards import whole
 from rosewood.training.arguments import (
+    check_class_weights,
     check_deepspeed,
     check_fsdp,
     check_gradient_checkpointing,
@@ -39,6 +40,7 @@ from rosewood.training.arguments import (
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
+from rosewood.training.class_weights import WeightedLoss
 from rosewood.training.engine import Engine, Moment
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.given import check_given, check_kind, check_training_data
@@ -77,7 +79,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
     not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run. `watches` look on and
-    write down what they see, such as `rosewood.training.watches.drift.DriftWatch("dynamics")`.
+    write down what they see, such as `rosewood.training.watches.drift.DriftWatch("dynamics")`. `class_weights`, one for
+    each output, multiply the cross-entropy of the rows of that class.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class RobustTrainer(CheckpointedTrainer):
         history_file: str | Path | None = None,
         max_skipped_steps: int = 10,
         watches: Sequence[Watch] = (),
+        class_weights: Sequence[float] | None = None,
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
@@ -95,6 +99,7 @@ class RobustTrainer(CheckpointedTrainer):
         for name in ("train_dataset", "eval_dataset"):
             if given.get(name) is not None:
                 check_kind(given[name], name, several=name == "eval_dataset")
+        self._weighted_loss = None if class_weights is None else WeightedLoss(class_weights)
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
@@ -124,6 +129,7 @@ class RobustTrainer(CheckpointedTrainer):
             check_deepspeed(self.recipe)
         check_watches(self._watches, self.recipe, self.model, self.is_deepspeed_enabled)
         check_gradient_checkpointing(self.recipe, self.args)
+        check_class_weights(self._weighted_loss is not None, self.args, self.compute_loss_func is not None)
         check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
 
     def _take_substitutes(self) -> None:
@@ -280,6 +286,18 @@ class RobustTrainer(CheckpointedTrainer):
             # Now, because clipping spreads a NaN to the gradients of all parameters.
             self._suspect = first_not_finite(self.model)
         return loss
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor | tuple[Tensor, Any]:
+        if self._weighted_loss is None:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        loss, outputs = self._weighted_loss(model, inputs)
+        return (loss, outputs) if return_outputs else loss
 
     def _training_steps(self) -> Iterator[list[Batch]]:
         """One pass over the training data, optimiser step by optimiser step, that leaves the random state as it was."""
