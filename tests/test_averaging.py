@@ -212,7 +212,7 @@ def test_what_cannot_be_averaged_says_why(make_run: MakeRun, pretrained: Path, t
         average([run, run], output, weights=[0, 0])
     with pytest.raises(RunError, match=r"not finished \(interrupted\)"):
         average([run, make_run("b", 2, status="interrupted")], output)
-    with pytest.raises(RunError, match=r"run\.json does not exist"):
+    with pytest.raises(RunError, match=r"expected a finished run \(with run\.json\) or a checkpoint"):
         average([run, tmp_path / "nowhere"], output)
     damaged = make_run("damaged", 2)
     (damaged / "model" / "model.safetensors").write_bytes(b"not a model")
@@ -236,3 +236,24 @@ def test_another_pretrained_model_in_the_same_place_is_refused(
     BertModel(config).save_pretrained(pretrained)
     with pytest.raises(RunError, match=r"its pre-trained model .* has another shape there"):
         average([run], tmp_path / "out", pretrained_share=0.5)
+
+
+def test_a_checkpoint_of_another_library(make_run: MakeRun, pretrained: Path, tmp_path: Path) -> None:
+    """It is averaged as the run that holds the same weights, once its pre-trained model is named."""
+    run = make_run("a", 1)
+    checkpoint, output = run / "model", tmp_path / "wise"
+    with pytest.raises(RunError, match="does not say which model it was fine-tuned from: name that with --pretrained"):
+        average([checkpoint], output, pretrained_share=0.25)
+    assert average([checkpoint], output, pretrained_share=0.25, pretrained=str(pretrained)) is None
+    average([run], tmp_path / "expected", pretrained_share=0.25)
+    assert same(load_file(output / "model.safetensors"), tensors(tmp_path / "expected"))
+    (part,) = Average.load(output / "average.json").runs
+    assert (part.recipe, part.seed) == ("checkpoint", None)
+    assert load_classifier(str(output))[0].config.id2label == {0: "bad", 1: "good"}
+
+    other = make_run("b", 2)
+    with pytest.raises(RunError, match=r"from another pre-trained model .*not known, name it with --pretrained"):
+        average([other, checkpoint], tmp_path / "soup")
+    average([other, checkpoint], tmp_path / "soup", pretrained=str(pretrained))
+    average([other, run], tmp_path / "same")
+    assert same(tensors(tmp_path / "soup"), tensors(tmp_path / "same"))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -27,8 +27,12 @@ def average(
     output: str | Path,
     weights: Sequence[float] | None = None,
     pretrained_share: float = 0.0,
-) -> RunInfo:
+    pretrained: str | None = None,
+) -> RunInfo | None:
     """Write a run directory whose model is the weighted mean of those of some runs.
+
+    A checkpoint of another library does too: `pretrained` then names the model that it was fine-tuned from, which a
+    run knows by itself. If the first is a checkpoint, so is the result, and there is no RunInfo to return.
 
     Without `weights` all runs count the same (uniform soup: Wortsman et al., ICML 2022). Of the result,
     `pretrained_share` is taken from the pre-trained model, except for what that does not have, the head (WiSE-FT:
@@ -40,26 +44,32 @@ def average(
     if output.exists():
         raise RunError(f"{output} exists already: choose another --output")
     if len(folders) == 1 and pretrained_share == 0:
-        raise RunError("there is nothing to average: name a second run, or mix in the pre-trained model")
+        raise RunError(
+            "there is nothing to average: name a second run, or mix in the pre-trained model with --with-pretrained 0.5"
+        )
     shares = _normalised(weights, len(folders))
-    infos = [_finished(folder) for folder in folders]
-    sources = [Weights(folder / "model") for folder in folders]
-    for folder, info, source in zip(folders[1:], infos[1:], sources[1:], strict=True):
-        _check_alike((folders[0], infos[0], sources[0]), (folder, info, source))
-    pretrained = _pretrained(infos[0].model, sources[0]) if pretrained_share else {}
+    sources = [_source(folder, pretrained) for folder in folders]
+    first = sources[0]
+    if pretrained_share and first.origin is None:
+        raise RunError(
+            f"{first.folder} is a checkpoint and does not say which model it was fine-tuned from: name that with "
+            "--pretrained MODEL"
+        )
+    for other in sources[1:]:
+        _check_alike(first, other)
+    start = _pretrained(str(first.origin), first.weights) if pretrained_share else {}
     # Each pre-trained tensor is let go when its mean is there.
     tensors = {
-        name: _mean([source[name] for source in sources], shares, pretrained.pop(name, None), pretrained_share)
-        for name in sources[0].names()
+        name: _mean([source.weights[name] for source in sources], shares, start.pop(name, None), pretrained_share)
+        for name in first.weights.names()
     }
-    parts = zip(folders, infos, shares, strict=True)
     made_of = Average(
-        runs=[AveragedRun(run=str(f), recipe=i.recipe, seed=i.seed, weight=w) for f, i, w in parts],
-        pretrained=infos[0].model if pretrained_share else None,
+        runs=[source.described(share) for source, share in zip(sources, shares, strict=True)],
+        pretrained=first.origin if pretrained_share else None,
         pretrained_share=pretrained_share,
     )
-    info = _describe(infos[0], time.monotonic() - began)
-    _write(folders[0], output, tensors, made_of, info)
+    info = None if first.info is None else _describe(first.info, time.monotonic() - began)
+    _write(first, output, tensors, made_of, info)
     return info
 
 
@@ -74,8 +84,10 @@ class Weights:
             opened = [safe_open(file, framework="pt") for file in files]
             self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - no mapping
             self.config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, SafetensorError, ValueError) as error:
+        except (OSError, SafetensorError, ValueError, RecursionError) as error:
             raise RunError(f"the model in {folder} cannot be read: {error}") from None
+        if not isinstance(self.config, dict):
+            raise RunError(f"the model in {folder} cannot be read: its config.json holds no object")
 
     def names(self) -> list[str]:
         return list(self._files)
@@ -98,28 +110,47 @@ def _normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def _finished(folder: Path) -> RunInfo:
+class Source(NamedTuple):
+    """A run, or a checkpoint of another library, whose weights are averaged."""
+
+    folder: Path
+    info: RunInfo | None
+    model: Path
+    """The folder with the weights."""
+    weights: Weights
+    origin: str | None
+    """The pre-trained model it was fine-tuned from, if that is known."""
+
+    def described(self, share: float) -> AveragedRun:
+        recipe, seed = ("checkpoint", None) if self.info is None else (self.info.recipe, self.info.seed)
+        return AveragedRun(run=str(self.folder), recipe=recipe, seed=seed, weight=share)
+
+
+def _source(folder: Path, pretrained: str | None) -> Source:
     if (folder / "adapter_config.json").exists():
         raise RunError(
             f"{folder} holds an adapter, and only whole weights can be averaged: name the run it belongs to, in whose "
             "model/ it is merged"
         )
-    info = RunInfo.load(folder / "run.json")
-    if info.status != "finished":
-        raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")
-    return info
-
-
-Source = tuple[Path, RunInfo, Weights]
+    if (folder / "run.json").exists():
+        info = RunInfo.load(folder / "run.json")
+        if info.status != "finished":
+            raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")
+        return Source(folder, info, folder / "model", Weights(folder / "model"), pretrained or info.model)
+    if not (folder / "config.json").exists():
+        raise RunError(
+            f"{folder} cannot be averaged: expected a finished run (with run.json) or a checkpoint (with config.json)"
+        )
+    return Source(folder, None, folder, Weights(folder), pretrained)
 
 
 def _check_alike(first: Source, other: Source) -> None:
     """Refuse models whose weights do not mean the same."""
-    (here, info, source), (there, other_info, other_source) = first, other
+    source, other_source = first.weights, other.weights
     kinds = [
         ("is another architecture", *(s.config.get("architectures") for s in (source, other_source))),
         ("has other labels", *(list(s.config.get("id2label", {}).values()) for s in (source, other_source))),
-        ("started from another pre-trained model", *(_origin(i.model) for i in (info, other_info))),
+        ("started from another pre-trained model", *(_origin(each.origin) for each in (first, other))),
     ]
     problems = [f"{what} ({theirs}, not {ours})" for what, ours, theirs in kinds if ours != theirs]
     ours, theirs = source.shapes(), other_source.shapes()
@@ -128,10 +159,12 @@ def _check_alike(first: Source, other: Source) -> None:
         name = differing[0]
         problems.append(f"has weights of other shapes ({name}: {theirs.get(name)}, not {ours.get(name)})")
     if problems:
-        raise RunError(f"{there} cannot be averaged with {here}: it {', and '.join(problems)}")
+        raise RunError(f"{other.folder} cannot be averaged with {first.folder}: it {', and '.join(problems)}")
 
 
-def _origin(model: str) -> str:
+def _origin(model: str | None) -> str:
+    if model is None:
+        return "not known, name it with --pretrained"
     path = Path(resolve_model(model))
     return str(path.resolve()) if path.exists() else model
 
@@ -190,20 +223,22 @@ def _describe(first: RunInfo, seconds: float) -> RunInfo:
     )
 
 
-def _write(first: Path, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo) -> None:
+def _write(first: Source, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo | None) -> None:
     """Build the directory beside its place and move it there, so that there never is half of one."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=output.parent, prefix=".average-") as temporary:
             folder = Path(temporary) / "run"
-            (folder / "model").mkdir(parents=True)
-            for file in (first / "model").iterdir():
+            model = folder / first.model.relative_to(first.folder)
+            model.mkdir(parents=True)
+            for file in first.model.iterdir():
                 if file.suffix in (".json", ".txt", ".model", ".jinja") and not file.name.endswith(".index.json"):
-                    shutil.copy(file, folder / "model")
-            save_file(tensors, folder / "model" / "model.safetensors", metadata={"format": "pt"})
-            shutil.copy(first / "task.yaml", folder)
+                    shutil.copy(file, model)
+            save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
             made_of.save(folder / "average.json")
-            info.save(folder / "run.json")
+            if info is not None:
+                shutil.copy(first.folder / "task.yaml", folder)
+                info.save(folder / "run.json")
             folder.rename(output)
     except OSError as error:
         raise RunError(f"cannot write {output}: {error}. Check the folder and the space left.") from error

@@ -162,10 +162,13 @@ def recipe_names() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
-def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None = None) -> Recipe:
+def load_recipe(
+    recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None = None, check_training: bool = True
+) -> Recipe:
     """A recipe by name (`rose-ensemble`), by name and variant (`rose-ensemble:sst2-base`), or from a YAML file.
 
-    `overrides` change single settings: `{"selection.keep_quantile": 0.7}`.
+    `overrides` change single settings: `{"selection.keep_quantile": 0.7}`. Without `check_training` the training
+    arguments stay as the file has them: only transformers, which takes seconds to import, knows their types.
     """
     if not isinstance(recipe, str | Path | Recipe):
         raise RecipeError(
@@ -184,10 +187,12 @@ def load_recipe(recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None
             raise RecipeError(f"recipe {name} has no variant {variant!r}: {closest(variant, known)}")
         chosen |= variants[variant]
         spec = spec | {"name": f"{name}:{variant}"}
-    return build_recipe(spec, chosen | dict(overrides or {}))
+    return build_recipe(spec, chosen | dict(overrides or {}), check_training)
 
 
-def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
+def build_recipe(
+    spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, check_training: bool = True
+) -> Recipe:
     """A recipe from plain data; all problems are reported at once."""
     # An entry left empty in YAML is None and counts as absent, except where None is a value of its own.
     plain = {key: value for key, value in _copied(spec).items() if value is not None or key in PARTS}
@@ -208,7 +213,9 @@ def build_recipe(spec: Mapping[str, Any], overrides: Mapping[str, Any] | None = 
         for switch, value in switches.items()
         if value not in SWITCHES[switch]
     ]
-    training = typed_arguments(plain.get("training") or {}, problems)
+    training = plain.get("training") or {}
+    if check_training:
+        training = typed_arguments(training, problems)
     name = str(plain.get("name", "recipe"))
     _raise_all(name, problems)
     if stages:

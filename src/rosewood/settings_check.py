@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Required, get_type_hints
@@ -12,6 +13,8 @@ from typing_extensions import TypedDict  # that of typing is not pydantic's befo
 
 from rosewood.errors import closest
 
+LARGEST_INTEGER, LARGEST_FLOAT = 2**31 - 1, 3.4e38
+
 
 def checked_settings(component: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The settings, converted to the declared types, and what is wrong with any: its name, and why.
@@ -19,10 +22,19 @@ def checked_settings(component: type, settings: Mapping[str, Any]) -> tuple[dict
     A list becomes the tuple, and a whole number the float, that is declared.
     """
     try:
-        return dict(_declared(component).validate_python(dict(settings))), []
+        values = dict(_declared(component).validate_python(dict(settings)))
     except ValidationError as error:
         known = [field.name for field in fields(component)]
         return {}, [(str(detail["loc"][0]), _described(detail, known)) for detail in error.errors()]
+    return values, list(_too_large(values))
+
+
+def _too_large(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The numbers that a tensor of 32 bits cannot hold; infinity, where it may be declared, can be."""
+    for name, value in values.items():
+        bound = LARGEST_INTEGER if isinstance(value, int) else LARGEST_FLOAT
+        if isinstance(value, int | float) and bound < abs(value) < math.inf:
+            yield name, f"expected a number of at most {bound:,}, got {value}"
 
 
 @cache

@@ -15,8 +15,11 @@ RANGES: dict[str, Any] = {
     **dict.fromkeys(("gradient_accumulation_steps", "num_train_epochs"), Field(gt=0)),
     **dict.fromkeys(("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "warmup_steps"), Field(ge=0)),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor"), Field(ge=0, lt=1)),
-    **dict.fromkeys(("dataloader_num_workers",), Field(ge=0)),
+    **dict.fromkeys(("dataloader_num_workers", "neftune_noise_alpha"), Field(ge=0)),
+    **dict.fromkeys(("eval_accumulation_steps",), Field(ge=1)),
+    **dict.fromkeys(("max_steps",), Field(ge=-1)),
 }
+LARGEST = 2**31 - 1  # so that the product of two numbers of steps or examples still is one for torch
 FINITE = ConfigDict(allow_inf_nan=False)
 # A recipe may come from a stranger and must not decide who gets the model or its figures.
 PUBLISHING = ("push_to_hub", "hub_", "report_to", "trackio_")
@@ -48,7 +51,9 @@ def typed_arguments(training: Mapping[str, Any], problems: list[str]) -> dict[st
             continue
         try:
             hint: Any = Annotated[hints[name], RANGES[name]] if name in RANGES else hints[name]
-            checked[name] = TypeAdapter(hint, config=FINITE).validate_python(value)
+            found = checked[name] = TypeAdapter(hint, config=FINITE).validate_python(value)
+            if isinstance(found, int) and abs(found) > LARGEST:
+                problems.append(f"training.{name}: expected a number of at most {LARGEST:,}, got {value}")
         except ValidationError as error:
             message = error.errors()[0]["msg"]
             quoting = " (YAML reads no, off, yes and on as booleans: quote them)" if isinstance(value, bool) else ""

@@ -109,5 +109,5 @@ def _parsed(line: str, kind: type[Kind], place: str) -> Kind:
         problem = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise RunError(f"{place} is damaged: {where}: {problem['msg']}. Train again with --watch.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{place} is damaged: {error}. Train again with --watch.") from error

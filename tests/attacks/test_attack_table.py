@@ -3,7 +3,8 @@
 from rich.console import Console
 
 from rosewood.attacks.search.summary import summarize
-from rosewood.attacks.search.table import diff, render, warning_of
+from rosewood.attacks.search.table import COLUMNS, diff, summary_cells, title_of, warning_of
+from rosewood.evaluation.layout import Folded, Grid
 from rosewood.results import AttackedExample, AttackReport
 
 EXAMPLE = AttackedExample(
@@ -28,6 +29,12 @@ def printed(thing: object, colours: bool = False) -> str:
     with console.capture() as capture:
         console.print(thing)
     return capture.get()
+
+
+def render(reports: dict[str, AttackReport]) -> Folded:
+    """As the command prints it."""
+    rows = [[name, *summary_cells(each.summary)] for name, each in reports.items()]
+    return Folded(Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows))
 
 
 def test_changed_words_stand_beside_what_they_were() -> None:

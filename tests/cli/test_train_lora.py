@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import BertModel
 
@@ -41,6 +42,10 @@ def test_train_evaluate_average(rosewood: Rosewood, words: tuple[object, ...], t
     assert info["lora"] == {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["all-linear"]}
     assert info["training_arguments"]["learning_rate"] == 1e-3
     assert info["versions"]["peft"]
+    card = ModelCard.load(run / "adapter" / "README.md")
+    assert card.data.library_name == "peft" and "rose-ensemble" in card.data.tags and card.data.base_model is None
+    assert "recipe **rose-ensemble**. Its outputs are 0, 1." in card.text and "More Information Needed" not in card.text
+    assert str(tmp_path) not in str(card)
 
     adapter, merged = (
         load_file(run / "adapter" / "adapter_model.safetensors"),

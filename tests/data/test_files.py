@@ -128,6 +128,17 @@ def test_csv_follows_the_standard_quoting_and_keeps_line_breaks(write: Write) ->
     assert list(table.places) == [2, 4]
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_csv_of_a_spreadsheet_that_writes_no_commas(write: Write, separator: str) -> None:
+    rows = [["text", "label"], ["one, two", "1"], [f'"three{separator} four"', "0"]]
+    path = write("a.csv", "".join(f"{separator.join(row)}\n" for row in rows))
+    assert read_file(path).columns == {"text": ["one, two", f"three{separator} four"], "label": ["1", "0"]}
+    table = read_file(write("b.csv", '"a;b",label\nfine; really,1\n'))
+    assert table.columns == {"a;b": ["fine; really"], "label": ["1"]}
+    with pytest.raises(DataError, match=r"line 2: expected 2 columns .* got 3; a text with a semicolon must stand"):
+        read_file(write("c.csv", "text;label\none; two;1\n"))
+
+
 def test_csv_field_may_be_long(write: Write) -> None:
     import csv
 

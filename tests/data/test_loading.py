@@ -175,11 +175,22 @@ def test_bad_row_in_csv_is_named_with_the_line_an_editor_shows(write: Write) -> 
 def test_missing_columns(write: Write, reviews: Rows) -> None:
     path = write("a.csv", reviews)
     text = message(lambda: own(path, text_columns=["txt"]))
-    assert text == f"{path}: expected a column 'txt'; did you mean text? Known: label, source, text."
+    known = "Known: label, source, text. Say which column it is with"
+    assert text == f"{path}: expected a column 'txt'; did you mean text? {known} --text-column."
     text = message(lambda: own(path, label_column="lable"))
-    assert text == f"{path}: expected a column 'lable'; did you mean label? Known: label, source, text."
+    assert text == f"{path}: expected a column 'lable'; did you mean label? {known} --label-column."
     both = message(lambda: own(path, label_column="source"))
     assert both.endswith("is to be read as 'label', but a column of that name exists too; rename or remove it")
+
+
+def test_a_file_called_train_is_named_after_its_folder(write: Write, reviews: Rows) -> None:
+    path = write("a.csv", reviews)
+    assert own(path).name == "a"
+    folder = path.parent / "trec"
+    folder.mkdir()
+    for name, expected in (("train", "trec"), ("Train", "trec"), ("data", "trec"), ("trec_train", "trec_train")):
+        path = path.rename(folder / f"{name}.csv")
+        assert own(path).name == expected
 
 
 def test_only_one_class(write: Write, reviews: Rows) -> None:

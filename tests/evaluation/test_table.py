@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from rosewood.errors import RunError
-from rosewood.evaluation.layout import Folded, Grid, fold, to_latex, to_markdown
+from rosewood.evaluation.layout import Folded, Grid, broken, fold, to_latex, to_markdown
 from rosewood.evaluation.table import grids, render, worst_group
 from rosewood.results import (
     AnomalyResult,
@@ -151,6 +151,23 @@ def test_long_text_is_broken_and_not_cut() -> None:
     console.print(Folded(Grid("Failed", ["cell", "why"], [["q" * 60, "Log: " + "x" * 70]], texts=2)))
     printed = console.export_text()
     assert (printed.count("q"), printed.count("x")) == (60, 70) and "…" not in printed
+
+
+def test_names_of_runs_break_at_slashes_and_hyphens() -> None:
+    """As row and as heading; what the lines say together is the name, and no line begins in the middle of a word."""
+    name = "experiments/2024/rose-ensemble-sst2-seed0"
+    for grid in (
+        Grid("Title", ["model", *(f"figure {place}" for place in range(5))], [[name, *["50.0 ±1.0"] * 5]]),
+        Grid("Title", ["set", name, name + "1"], [["test", "50.0", "60.0"]]),
+    ):
+        console = Console(width=80, record=True, file=io.StringIO())
+        console.print(Folded(grid))
+        printed = console.export_text()
+        assert "…" not in printed and max(map(len, printed.splitlines())) <= 80
+        pieces = ["experiments/2024/rose-", "ensemble-sst2-seed0"]
+        assert all(piece in printed for piece in pieces)
+    assert broken(name, 26).split("\n") == pieces
+    assert broken("short-name", 26) == "short-name" and broken("x" * 30, 26) == "x" * 30
 
 
 def test_a_wide_table_is_several_in_markdown() -> None:

@@ -47,7 +47,7 @@ def _records(path: Path) -> Iterator[tuple[float, list[tuple[str, float]]]]:
         try:
             record = json.loads(line)
             yield float(record["step"]), list(_numbers(record))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if number == len(lines):  # a crash may have cut it short
                 return
             raise RunError(f"line {number} of {path} is no step of a training: {error}") from error

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from rosewood.errors import RosewoodError
+
+LARGEST_SEED = 2**32 - 1  # of numpy's generators
 
 app = typer.Typer(
     name="rosewood",
@@ -48,9 +53,30 @@ def resumable(console: Console) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print the warnings of Rosewood as sentences, each once, and none of the libraries', which are for programmers."""
+    console, shown = Console(stderr=True, soft_wrap=True, highlight=False), set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        # By who warns: `stacklevel`, which decides on the file that Python would name, often means a library.
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__") == "warnings":
+            frame = frame.f_back
+        ours = frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "rosewood"
+        if ours and str(message) not in shown:
+            shown.add(str(message))
+            console.print(f"[bold yellow]Warning:[/] {_escaped(message)}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
 def main() -> None:
     """Entry point: our own errors are printed as sentences, everything else keeps its traceback."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from rosewood.cli import (  # noqa: F401  each file adds its command
         attack,
         average,
@@ -76,13 +102,14 @@ def main() -> None:
     )
 
     try:
-        app()
+        with plain_warnings():
+            app()
     except RosewoodError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {_escaped(error)}", highlight=False)
         sys.exit(1)
 
 
-def _escaped(error: Exception) -> str:
+def _escaped(said: Exception | str) -> str:
     from rich.markup import escape
 
-    return escape(str(error))
+    return escape(str(said))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import LARGEST_SEED, app
 from rosewood.cli.evaluate import check_run, in_words_of, name_outputs, names_in, own_file, task_of
 from rosewood.cli.train import file_name
 from rosewood.errors import DataError, RunError
@@ -136,7 +136,7 @@ def attack(
         None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
     ),
     show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
-    seed: int = typer.Option(0, min=0, help="Seed of the sample and of the search."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the sample and of the search."),
     batch_size: int = typer.Option(64, min=1),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
     trust_remote_code: list[str] = typer.Option(
@@ -152,7 +152,8 @@ def attack(
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
     from rosewood.attacks.search.prepare import choose_attack
-    from rosewood.attacks.search.table import diff, render, warning_of
+    from rosewood.attacks.search.table import CAPTION, COLUMNS, diff, summary_cells, title_of, warning_of
+    from rosewood.evaluation.layout import Folded, Grid
     from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
 
@@ -190,7 +191,9 @@ def attack(
             console.print(warning, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
-    Console(quiet=not is_first()).print(render(results))
+    rows = [[run, *summary_cells(result.summary)] for run, result in results.items()]
+    grid = Grid(title_of(next(iter(results.values()))), ["model", *COLUMNS], rows, CAPTION)
+    Console(quiet=not is_first()).print(Folded(grid))
 
 
 def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) -> AttackResult:

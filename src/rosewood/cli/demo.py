@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import LARGEST_SEED, app
 
 RECIPES = ("vanilla", "rose-ensemble")
 TRAIN_SIZE = 1280
@@ -20,13 +20,18 @@ LENGTH = 64
 @app.command()
 def demo(
     output: Path = typer.Option(Path("runs/demo"), "--output", "-o", help="Where the two runs go."),
-    seed: int = typer.Option(0, min=0),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED),
 ) -> None:
     """Fine-tune MiniLM on movie reviews with and without ROSE, and compare how robust the two models are.
 
     Needs the extra `demo` (a 23 million parameter model and 33,530 reviews) and no network. A demo that was
     interrupted continues where it stood.
     """
+    from rosewood.data.embedded import embedded_model, reviews_file
+
+    embedded_model()  # both raise an error if the extra is missing: before anything slow is imported
+    reviews_file()
+
     from rosewood.cli.evaluate import evaluate_one
     from rosewood.data.tasks import load_task
     from rosewood.evaluation.table import render

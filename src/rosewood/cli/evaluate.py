@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import LARGEST_SEED, app
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def evaluate(
         help="Typos in this share of the words as the only noise; 0: no noise (tasks and own files).",
         show_default="the task's noises, or typos at 0.3; every noise on own files",
     ),
-    seed: int = typer.Option(0, min=0, help="Seed of samples, noise and attacks."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of samples, noise and attacks."),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where the results of a checkpoint go.", show_default="RUN; nowhere for others"
     ),
@@ -89,6 +89,10 @@ def evaluate(
 
     if output is not None and len(runs) > 1:
         raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
+    if output is not None:
+        from rosewood.training.run import check_writable
+
+        check_writable(output)
     own = own_file(test_file, text_column, label_column, task, suite)
     for run in runs:  # all of them before the first, which may take minutes
         check_run(run, task, suite, own)

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import LARGEST_SEED, app
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -29,7 +29,7 @@ def geometry(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The figure: .html, .json, .png, .svg or .pdf.", show_default="RUN/geometry.html"
     ),
-    seed: int = typer.Option(0, min=0, help="Seed of the sample and of t-SNE."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the sample and of t-SNE."),
     batch_size: int = typer.Option(64, min=1),
 ) -> None:
     """Draw the features of a run and of its pre-trained model, with t-SNE and as two circles.

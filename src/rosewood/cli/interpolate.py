@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import LARGEST_SEED, app, resumable
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -32,7 +32,7 @@ def interpolate(
     start: float = typer.Option(-0.5, help="Share of the second model at the beginning of the line."),
     end: float = typer.Option(1.5, help="Share of the second model at its end."),
     batch_size: int = typer.Option(64, min=1),
-    seed: int = typer.Option(0, min=0, help="Seed of the examples' choice."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the examples' choice."),
 ) -> None:
     """Measure models on the straight line through the weights of two runs, heads included.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import LARGEST_SEED, app, resumable
 
 if TYPE_CHECKING:
     from rosewood.analysis.landscape import Landscape
@@ -52,7 +52,7 @@ def landscape(
         20, min=0, help="At most this many steps for the Hessian's top eigenvalue; 0 leaves it out."
     ),
     batch_size: int = typer.Option(64, min=1),
-    seed: int = typer.Option(0, min=0, help="Seed of the directions and of the examples' choice."),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the directions and of the examples' choice."),
 ) -> None:
     """Compute the loss around models in two random directions, and draw it as surfaces and contour lines.
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from rosewood.cli import app
 
@@ -18,6 +24,51 @@ if TYPE_CHECKING:
 lists = typer.Typer(help="List recipes, attacks, lexicons, tasks, suites or models.", no_args_is_help=True)
 app.add_typer(lists, name="list")
 
+_PROSE = 28  # columns of the terminal in which a sentence still reads well
+
+
+@dataclass
+class Listing:
+    """A table where the terminal is wide enough; elsewhere a paragraph for each row, so that nothing is cut.
+
+    In columns of `prose` sentences may wrap; the others hold names and figures, which stay whole.
+    """
+
+    title: str
+    header: Sequence[str]
+    prose: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    caption: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        several_lines = any("\n" in cell for row in self.rows for cell in row)
+        table = Table(title=self.title, caption=self.caption or None, show_lines=several_lines)
+        for name in self.header:
+            table.add_column(name, no_wrap=name not in self.prose)
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        if sum(map(self._width, range(len(self.header)))) < options.max_width:
+            yield table
+            return
+        yield Text(self.title, style="italic")
+        for first, *others in self.rows:
+            yield Text(first, style="bold")
+            facts = Table.grid(padding=(0, 2))
+            facts.add_column(no_wrap=True, style="dim")
+            facts.add_column(overflow="fold")
+            for name, value in zip(self.header[1:], others, strict=True):
+                if value:
+                    facts.add_row(name, escape(value))
+            yield Padding(facts, (0, 0, 0, 2))
+        if self.caption:
+            yield Text(self.caption, style="dim italic")
+
+    def _width(self, place: int) -> int:
+        """What a column needs, with its rule and spaces."""
+        cells = [self.header[place], *(row[place] for row in self.rows)]
+        longest = max(cell_len(line) for cell in cells for line in cell.split("\n"))
+        return 3 + (min(longest, _PROSE) if self.header[place] in self.prose else longest)
+
 
 @lists.command()
 def recipes() -> None:
@@ -25,21 +76,27 @@ def recipes() -> None:
 
     Cost counts passes: F a forward, X a backward to the inputs only, B a full backward. Plain fine-tuning is F+B.
     """
+    from rosewood.cli.stand_ins import stand_ins
+
+    with stand_ins():
+        Console().print(_recipes())
+
+
+def _recipes() -> Listing:
     from rosewood.recipe import load_recipe, recipe_names
 
-    table = Table(title="Recipes", caption="F: forward, X: backward to the inputs, B: full backward", pad_edge=False)
-    table.add_column("recipe", no_wrap=True)
-    for column in ("objective", "perturbation", "selection", "anchors", "cost", "memory", "from"):
-        table.add_column(column, no_wrap=column == "cost")
+    header = ("recipe", "objective", "perturbation", "selection", "anchors", "cost", "memory", "from")
+    table = Listing("Recipes", header, ("memory",), caption="F: forward, X: backward to the inputs, B: full backward")
     for name in recipe_names():
-        recipe = load_recipe(name)
+        recipe = load_recipe(name, check_training=False)
         stages = recipe.all_stages()
         perturbation = recipe.perturbation.name if recipe.perturbation else "-"
         selection = ", then ".join(dict.fromkeys(stage.selection.name for stage in stages))
         anchors = ", ".join(anchor.name for anchor in recipe.anchors) or "-"
         cost, memory = str(recipe.cost()), recipe.memory() or "-"
-        table.add_row(name, recipe.objective.name, perturbation, selection, anchors, cost, memory, _paper(recipe))
-    Console().print(table)
+        parts = (recipe.objective.name, perturbation, selection, anchors)
+        table.rows.append((name, *parts, cost, memory, _paper(recipe)))
+    return table
 
 
 def _paper(recipe: Recipe) -> str:
@@ -57,15 +114,13 @@ def attacks() -> None:
     from rosewood.attacks.search.prepare import FOREIGN, choose_attack
     from rosewood.registry import component_names
 
-    table = Table(title="Attacks", caption=f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed.")
-    table.add_column("attack", no_wrap=True)
-    for column in ("what", "needs", "settings"):
-        table.add_column(column, overflow="fold")
+    caption = f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed."
+    table = Listing("Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption)
     for name in component_names("attack"):
         attack = choose_attack(name)
         settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())
         needs = ", ".join(attack.needs()).replace("_", " ") or "-"
-        table.add_row(name, type(attack).__doc__, needs, settings)
+        table.rows.append((name, type(attack).__doc__ or "", needs, settings))
     Console().print(table)
 
 
@@ -74,15 +129,12 @@ def tasks() -> None:
     """The tasks, their labels, and the sets each is trained and evaluated on."""
     from rosewood.data.tasks import load_task, task_names
 
-    table = Table(title="Tasks", show_lines=True)
-    table.add_column("name", no_wrap=True)
-    for column in ("what", "labels", "sets", "from"):
-        table.add_column(column)
+    table = Listing("Tasks", ("name", "what", "labels", "sets", "from"), ("what", "labels", "sets"))
     for name in task_names():
         task = load_task(name)
         places = ("embedded", "folder", "hub")
         found = [place for place in places if any(getattr(split, place) for split in task.splits.values())]
-        table.add_row(name, task.title, ", ".join(task.labels), ", ".join(task.splits), ", ".join(found))
+        table.rows.append((name, task.title, ", ".join(task.labels), ", ".join(task.splits), ", ".join(found)))
     Console().print(table)
 
 
@@ -91,10 +143,7 @@ def suites() -> None:
     """The suites for `rosewood evaluate --suite`, and the sets of each."""
     from rosewood.data.suites import load_suite, suite_names
 
-    table = Table(title="Suites", show_lines=True)
-    table.add_column("name", no_wrap=True)
-    for column in ("what", "labels", "sets"):
-        table.add_column(column)
+    table = Listing("Suites", ("name", "what", "labels", "sets"), ("what", "labels", "sets"))
     for name in suite_names():
         suite = load_suite(name)
         roles = dict.fromkeys(each.role for each in suite.sets.values())
@@ -104,7 +153,7 @@ def suites() -> None:
         ]
         if suite.noise:
             sets.append(f"noise: {', '.join(suite.noise.kinds)}")
-        table.add_row(name, suite.title, ", ".join(suite.labels) or "those of the task", "\n".join(sets))
+        table.rows.append((name, suite.title, ", ".join(suite.labels) or "those of the task", "\n".join(sets)))
     Console().print(table)
 
 
@@ -113,9 +162,8 @@ def models() -> None:
     """Models with a short name; any folder or Hub name works too."""
     from rosewood.data.models import models as known
 
-    table = Table(title="Models")
-    for column in ("name", "title", "million parameters", "from", "note"):
-        table.add_column(column)
+    table = Listing("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
     for name, model in known().items():
-        table.add_row(name, model.title, f"{model.millions:g}", "Hub" if model.needs_hub else "demo extra", model.note)
+        place = "Hub" if model.needs_hub else "demo extra"
+        table.rows.append((name, model.title, f"{model.millions:g}", place, model.note))
     Console().print(table)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import LARGEST_SEED, app
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def train(
         show_default="all rows alike",
         rich_help_panel=TRAINING,
     ),
-    seed: int = typer.Option(0, min=0, rich_help_panel=TRAINING),
+    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, rich_help_panel=TRAINING),
     early_stopping: int | None = typer.Option(
         None,
         min=1,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich import get_console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import LARGEST_SEED, app, resumable
 from rosewood.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def tune(
         None, min=1, help="Examples per device and step.", show_default="32", rich_help_panel=TRAINING
     ),
     max_length: int = typer.Option(128, min=4, help="Tokens per text.", rich_help_panel=TRAINING),
-    seed: int = typer.Option(0, min=0, help="Of the search and of every training.", rich_help_panel=TRAINING),
+    seed: int = typer.Option(
+        0, min=0, max=LARGEST_SEED, help="Of the search and of every training.", rich_help_panel=TRAINING
+    ),
     lora_rank: int | None = typer.Option(
         None, min=1, help="Train a LoRA adapter of this rank instead of all weights.", rich_help_panel=TRAINING
     ),

@@ -16,6 +16,7 @@ from rosewood.errors import DataError, closest
 
 # The largest value that a C long holds on every platform; the default of 131,072 rejects long documents.
 _FIELD_LIMIT = 2**31 - 1
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 
 
 def read_file(path: Path, key: str | None = None) -> Table:
@@ -70,7 +71,17 @@ def _read_text(path: Path) -> str:
 
 
 def _read_csv(path: Path) -> Table:
-    return _from_records(path, list(_csv_records(path)), "a text with a comma must stand in double quotes")
+    text = _read_text(path)
+    separator = _separator(text)
+    hint = f"a text with a {_SEPARATORS[separator]} must stand in double quotes"
+    return _from_records(path, list(_csv_records(path, text, separator)), hint)
+
+
+def _separator(text: str) -> str:
+    """What divides the header: a comma, or the semicolon or tab that some spreadsheets write in its place."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    outside_quotes = "".join(header.split('"')[::2])
+    return next((each for each in _SEPARATORS if each in outside_quotes), ",")
 
 
 def _read_tsv(path: Path) -> Table:
@@ -83,9 +94,9 @@ def _read_tsv(path: Path) -> Table:
     return _from_records(path, records, "TSV is read without quoting, so a text cannot contain a tab")
 
 
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Each record with the line it starts on: quoted fields may span several lines."""
-    reader = csv.reader(io.StringIO(_read_text(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     start = 1
     with _long_fields():
         try:

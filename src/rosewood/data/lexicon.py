@@ -44,7 +44,7 @@ class Lexicon:
             entries = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise AbsentError(f"{path}: no such file, expected a JSON object of word -> list of substitutes") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read as JSON: {error}") from None
         return cls.of(entries, str(path))
 

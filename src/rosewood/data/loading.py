@@ -35,6 +35,7 @@ from rosewood.errors import AbsentError, DataError, closest
 DATA_VARIABLE = "ROSEWOOD_DATA"
 _INTEGER = re.compile(r"-?[0-9]+")
 _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*[1-9][0-9]*")
+_NO_NAMES = {"train", "training", "data", "dataset"}
 _log = logging.getLogger(__name__)
 
 
@@ -130,8 +131,9 @@ def task_from_files(
         if file is not None
     }
     splits.setdefault("validation", {"carve": {"from": "train", "share": 0.1}})
-    raw = {"name": train.stem, "title": train.name, "text": list(text_columns), "splits": splits, "noise": EVERY_NOISE}
-    task = build_task({**raw, "labels": _labels_in(train, label_column)}, "The task made from your files")
+    raw: dict[str, Any] = {"name": _task_name(train), "title": train.name, "text": list(text_columns), "splits": splits}
+    raw |= {"noise": EVERY_NOISE, "labels": _labels_in(train, text_columns, label_column)}
+    task = build_task(raw, "The task made from your files")
     for name in task.splits:
         load_split(task, name)
     return task
@@ -144,11 +146,26 @@ def _absolute(file: str | Path) -> Path:
         raise DataError(f"{str(file)!r} is not the name of a file ({error})") from None
 
 
-def _labels_in(path: Path, column: str) -> list[str]:
+def _task_name(file: Path) -> str:
+    """The name of the file or, where that only says what a file is for (train.jsonl), that of its folder."""
+    return file.stem if file.stem.casefold() not in _NO_NAMES else file.parent.name or file.stem
+
+
+def _check_columns(path: Path, found: Sequence[str], text_columns: Sequence[str], label_column: str) -> None:
+    """A user's own file has the columns that the options name, or that they name by default."""
+    wanted = {**dict.fromkeys(text_columns, "--text-column"), label_column: "--label-column"}
+    for column, option in wanted.items():
+        if column not in found:
+            raise DataError(
+                f"{path}: expected a column {column!r}; {closest(column, list(found))} "
+                f"Say which column it is with {option}."
+            )
+
+
+def _labels_in(path: Path, text_columns: Sequence[str], column: str) -> list[str]:
     """The distinct labels of a file, sorted as numbers if all are."""
     columns = read_file(path).columns
-    if column not in columns:
-        raise DataError(f"{path}: expected a column {column!r}; {closest(column, list(columns))}")
+    _check_columns(path, list(columns), text_columns, column)
     found = {label_key(value) for value in columns[column]} - {""}
     if len(found) < 2:
         got = ", ".join(map(repr, found)) or "none"

@@ -42,7 +42,7 @@ def load_classifier(
             f"{path_or_name} is not a trained classifier: it has no weights for "
             f"{', '.join(sorted(loaded['missing_keys']))}, which would be random. Fine-tune it first."
         )
-    check_vocabulary(tokenizer, path_or_name)
+    check_vocabulary(tokenizer, path_or_name, model)
     set_padding(model, tokenizer)
     return model, tokenizer
 
@@ -50,7 +50,8 @@ def load_classifier(
 def _load_adapted(adapter: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     base = base_name(adapter)
     try:
-        return load_merged(adapter, base), _tokenizer_of(adapter, base)
+        model = load_merged(adapter, base)
+        return model, _tokenizer_of(adapter, base, model)
     except RunError:
         raise
     except Exception as error:
@@ -62,12 +63,12 @@ def _load_adapted(adapter: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
         ) from error
 
 
-def _tokenizer_of(adapter: Path, base: str) -> PreTrainedTokenizerBase:
+def _tokenizer_of(adapter: Path, base: str, model: PreTrainedModel) -> PreTrainedTokenizerBase:
     """An adapter may bring a tokenizer; otherwise it is that of its base model."""
     own = (adapter / "tokenizer_config.json").exists()
     name = str(adapter) if own else base
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    check_vocabulary(tokenizer, name)
+    check_vocabulary(tokenizer, name, model)
     return tokenizer
 
 
@@ -79,9 +80,24 @@ def set_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> N
         model.config.pad_token_id = tokenizer.pad_token_id
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str) -> None:
-    """Refuse the empty tokenizer that transformers makes, silently, of a checkpoint without tokenizer files."""
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str, model: PreTrainedModel) -> None:
+    """Refuse a tokenizer that does not belong to the model.
+
+    Of a checkpoint without tokenizer files transformers makes an empty one, silently; that of another model may know
+    words for which the embedding has no row.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if set(vocabulary) <= set(tokenizer.all_special_tokens):
         raise RunError(
             f"{path_or_name} has no vocabulary. Copy the files of the tokenizer it was trained with beside its weights."
+        )
+    try:
+        rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:  # models that embed something other than words
+        return
+    largest = max(vocabulary.values())
+    if rows is not None and largest >= rows:
+        raise RunError(
+            f"{path_or_name}: its tokenizer counts words up to number {largest}, and the model has embeddings for "
+            f"{rows} words only. Copy the files of the tokenizer it was trained with beside its weights."
         )

@@ -122,6 +122,11 @@ def _recipe(path: Path) -> Any:
     """What decides the figures: runs of two versions may describe one recipe in other words."""
     try:
         plain = strict_yaml.read(path)
-        return deciding(plain) if isinstance(plain, dict) else plain
     except (OSError, yaml.YAMLError) as error:
         raise RunError(f"cannot read {path}: {error}. Restore it, or leave out the run.") from error
+    if not isinstance(plain, dict):
+        raise RunError(
+            f"{path} is not a recipe: expected a mapping, got a {type(plain).__name__}. "
+            "Restore it, or leave out the run."
+        )
+    return deciding(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,10 +42,31 @@ class Folded:
     grid: Grid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
-        for number, part in enumerate(fold(self.grid, options.max_width)):
+        room = options.max_width // (self.grid.texts + 2)
+        for number, part in enumerate(fold(_with_broken_names(self.grid, room), options.max_width)):
             yield _to_rich(part, title=None if number else self.grid.title)
         if self.grid.caption:
             yield Text(self.grid.caption, style="dim italic")
+
+
+def broken(text: str, width: int) -> str:
+    """A text on as many lines as it takes, broken after a slash, a hyphen or a space where it is wider than that."""
+    lines = [""]
+    for piece in re.split(r"(?<=[/ -])", text):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _with_broken_names(grid: Grid, width: int) -> Grid:
+    """The same with headings and texts, which may be the names of runs, on several lines if they are long."""
+
+    def short(cell: str) -> str:
+        return "\n".join(broken(line, width) for line in cell.split("\n"))
+
+    rows = [[*map(short, row[: grid.texts]), *row[grid.texts :]] for row in grid.rows]
+    return replace(grid, header=[short(name) for name in grid.header], rows=rows)
 
 
 def fold(grid: Grid, width: int) -> list[Grid]:
@@ -76,13 +98,7 @@ def _width(grid: Grid, place: int) -> int:
 def _to_rich(grid: Grid, title: str | None) -> Table:
     table = Table(title=title and escape(title))
     for place, name in enumerate(grid.header):
-        is_name = place == 0 and grid.texts == 1  # of a method: never broken; other text is, rather than cut
-        table.add_column(
-            escape(name),
-            justify="left" if place < grid.texts else "right",
-            no_wrap=is_name,
-            overflow="ellipsis" if is_name else "fold",
-        )
+        table.add_column(escape(name), justify="left" if place < grid.texts else "right", overflow="fold")
     for row in grid.rows:
         table.add_row(*map(escape, row))
     return table

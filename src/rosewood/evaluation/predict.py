@@ -112,8 +112,9 @@ class _Pass:
         }
 
     def run(self, progress: bool) -> None:
-        # The bar appears on a terminal only, and only for work of more than 2 s.
-        bar = tqdm(total=len(self.todo), desc="predict", unit="text", delay=2, disable=None if progress else True)
+        # The bar appears on a terminal only, and only if there is something to do.
+        shown = progress and self.todo
+        bar = tqdm(total=len(self.todo), desc="predict", unit="text", disable=None if shown else True)
         kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
         for row in self.todo:
             kinds[self.questions[row].max_length, len(self.questions[row].texts)].append(row)

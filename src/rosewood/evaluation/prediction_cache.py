@@ -21,6 +21,7 @@ from rosewood.scoring import Row
 
 Floats = NDArray[np.float32]
 _PARTS = ("logits", "features")
+_KEY_BYTES = 16
 
 
 def checkpoint_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -80,13 +81,13 @@ class PredictionCache:
     def _read(self) -> dict[str, tuple[NDArray[np.uint8], Floats]]:
         try:
             tensors = load_file(self._path)
-        except (OSError, SafetensorError):
+        except Exception:  # a damaged file can make safetensors say anything
             return {}
         pairs = {part: (tensors.get(f"{part}.keys"), tensors.get(part)) for part in _PARTS}
         return {
             part: (names, values)
             for part, (names, values) in pairs.items()
-            if names is not None and values is not None and len(names) == len(values)
+            if names is not None and values is not None and _are_whole(names, values)
         }
 
     def _write(self) -> None:
@@ -103,6 +104,16 @@ class PredictionCache:
             # A cache that cannot be written costs time, not results.
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _are_whole(names: NDArray[Any], values: NDArray[Any]) -> bool:
+    """Whether these are as `_write` leaves them."""
+    return (
+        (names.dtype, values.dtype) == (np.uint8, np.float32)
+        and (names.ndim, values.ndim) == (2, 2)
+        and names.shape == (len(values), _KEY_BYTES)
+        and bool(np.isfinite(values).all())
+    )
 
 
 def _joined(

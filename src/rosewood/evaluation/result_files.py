@@ -34,7 +34,10 @@ def load_evaluation(folder: Path, suite: str | None = None) -> Evaluation:
         on = "" if suite is None else f" on the suite {suite}"
         advice = f"rosewood evaluate {folder}" + ("" if suite is None else f" --suite {suite}")
         raise RunError(f"{folder} has no evaluation{on} ({path} does not exist): {advice}")
-    return Evaluation.load(path)
+    evaluation = Evaluation.load(path)
+    if not evaluation.sets:
+        raise RunError(f"{path} holds the figures of no set: it is damaged. Repeat rosewood evaluate {folder}")
+    return evaluation
 
 
 def _tag(suite: str | None, task: str) -> str:

@@ -140,7 +140,7 @@ def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:
                 _name(run, runs),
                 run,
                 RunInfo.load(info) if info.exists() else None,
-                recipe.read_text(encoding="utf-8") if recipe.exists() else None,
+                recipe.read_text(encoding="utf-8", errors="replace") if recipe.exists() else None,
                 load_task(task).labels if task.exists() else [],
                 training_history(run.folder / "history.jsonl"),
                 [Attack(each.parent, AttackReport.load(each)) for each in _reports(run.folder)],

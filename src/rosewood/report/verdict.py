@@ -51,7 +51,7 @@ def right_on(subject: Subject, method: str) -> str:
     shares = [
         f"{percent(fmean(map(fmean, tasks.values())))}\u00a0% of {_KINDS[role]}" for role, tasks in by_role.items()
     ]
-    return f"{method} is right on {_listed(shares)} text"
+    return f"{method} is right on {_listed(shares)} text" if shares else f"{method} was evaluated on no labelled text"
 
 
 def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ class RunInfo(ResultFile):
     train_size: Count | None  # None: all there is
     validation_size: Count  # at most
     examples: dict[str, Count] = {}  # split -> how many there were; none in runs of older versions
-    max_length: Count
+    max_length: Annotated[int, Field(ge=4)]  # below, a text has hardly room for its special tokens
     early_stopping: Count | None = None
     select_by: str | None = None  # the attack under which the best epoch is chosen; None: plain accuracy
     select_examples: Count = 100
@@ -63,11 +63,11 @@ class Metrics(ResultFile):
 
 
 class AveragedRun(ResultPart):
-    """A run whose weights went into an average, and its share among the runs."""
+    """A run, or a checkpoint of another library, whose weights went into an average, and its share among them."""
 
     run: str
     recipe: str
-    seed: int
+    seed: int | None  # None of a checkpoint, which does not say it
     weight: Share
 
 

@@ -24,6 +24,7 @@ from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
 from rosewood.guessing import majority_share
+from rosewood.training.border import border, built_arguments, rehearse, unchecked
 from rosewood.training.class_weights import resolved_weights
 from rosewood.training.guessing import WarnsOfGuessing, guessing_loss
 from rosewood.training.interruption import SaveAndStop
@@ -36,6 +37,8 @@ from rosewood.training.trainer import RobustTrainer
 from rosewood.training.watches import WATCHES
 from rosewood.training_settings import check_training
 from rosewood.watched import FOLDER
+
+MEASURED = ("accuracy", "loss")  # on validation data
 
 
 def assembled(
@@ -77,7 +80,9 @@ def assembled(
     weights = None
     if plan.class_weights is not None:
         weights = resolved_weights(plan.class_weights, plan.task.labels, data["train"]["label"][:])
-    trainer = RobustTrainer(
+    given = plan.given_arguments()
+    make_trainer = border(unchecked(given))(RobustTrainer)
+    trainer = make_trainer(
         model=model,
         args=arguments,
         recipe=plan.recipe,
@@ -98,12 +103,14 @@ def assembled(
             TrainingProgress(plan.recipe.name),
         ],
     )
+    rehearse(trainer, given)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 def training_arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
     settings = check_training(plan.training_arguments())
+    _check_metric(settings.get("metric_for_best_model"))
     if has_validation:
         settings = {"eval_strategy": "epoch"} | settings
     if plan.early_stopping is not None or plan.select_by is not None:
@@ -127,10 +134,13 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
         "report_to": "none",
         "disable_tqdm": True,
     }
-    try:
-        return TrainingArguments(**(defaults | settings | fixed))
-    except Exception as error:  # transformers checks as it goes, and says so with whatever comes up
-        raise RunError(f"the training arguments cannot be used: {error}") from error
+    return built_arguments(defaults | settings | fixed, plan.given_arguments())
+
+
+def _check_metric(metric: str | None) -> None:
+    """The Trainer looks for the metric by its name only after the first evaluation."""
+    if metric is not None and metric.removeprefix("eval_") not in MEASURED:
+        raise RunError(f"training.metric_for_best_model: expected {' or '.join(MEASURED)}, got {metric!r}")
 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:

@@ -34,7 +34,7 @@ def damage(checkpoint: Path) -> str | None:
         sums = dict(json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))["xxh3_128"])
     except FileNotFoundError:
         return f"{CHECKSUMS} is missing"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return f"{CHECKSUMS} cannot be read"
     for name, expected in sums.items():
         file = checkpoint / name

@@ -29,7 +29,8 @@ class History:
         self._waiting = []
         if self.path is None or not self.path.exists():
             return
-        kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step_of(line, step) <= step]
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        kept = [line for line in lines if _step_of(line, step) <= step]
         shorter = self.path.with_suffix(".tmp")
         shorter.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         shorter.replace(self.path)
@@ -67,8 +68,8 @@ def _plain(value: Any) -> Any:
 
 
 def _step_of(line: str, otherwise: int) -> int:
-    """The step of a line; a line cut short by a crash counts as later than everything."""
+    """The step of a line; a damaged line, such as one cut short by a crash, counts as later than everything."""
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return otherwise + 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel
 
 from rosewood.errors import RunError
@@ -40,6 +42,37 @@ def with_adapter(model: PreTrainedModel, lora: Lora, new: Iterable[str]) -> Peft
             f"no LoRA adapter can be put on this model: {str(error).splitlines()[0]} Its linear layers are "
             f"{', '.join(_linear_layers(model))}; --lora-targets all-linear takes them all."
         ) from None
+
+
+def readme(model: PeftModel, recipe: str) -> str:
+    """The card of an adapter, in place of the template that PEFT writes beside it."""
+    base = str(model.active_peft_config.base_model_name_or_path)
+    data = ModelCardData(
+        base_model=None if Path(base).is_absolute() else base,  # a folder of this machine means nothing elsewhere
+        library_name="peft",
+        pipeline_tag="text-classification",
+        tags=["rosewood", "robustness", "lora", recipe],
+    )
+    labels = ", ".join(model.config.id2label.values())
+    return f"""---
+{data.to_yaml()}
+---
+
+# LoRA adapter
+
+An adapter of `{Path(base).name if Path(base).is_absolute() else base}` for sequence classification, fine-tuned with
+Rosewood's recipe **{recipe}**. Its outputs are {labels}.
+
+The model beside it, in `../model`, has the adapter merged in and loads without PEFT. To use the adapter itself:
+
+```python
+from peft import AutoPeftModelForSequenceClassification
+
+model = AutoPeftModelForSequenceClassification.from_pretrained("path/to/adapter", num_labels={model.config.num_labels})
+```
+
+`rosewood evaluate RUN` measures how robust it is, and `rosewood card RUN` writes a card with the figures.
+"""
 
 
 def _head(model: PreTrainedModel) -> set[str]:

@@ -48,4 +48,8 @@ class Plan:
     def training_arguments(self) -> dict[str, Any]:
         """Defaults, then what the recipe's paper says, then what the user says."""
         defaults = DEFAULTS if self.lora is None else DEFAULTS | LORA_DEFAULTS
-        return defaults | dict(self.recipe.training) | self.arguments
+        return defaults | self.given_arguments()
+
+    def given_arguments(self) -> dict[str, Any]:
+        """What the recipe's paper says, then what the user says."""
+        return dict(self.recipe.training) | self.arguments

@@ -55,7 +55,7 @@ def load_pretrained(
         ) from error
     finally:
         logging.set_verbosity(verbosity)
-    check_vocabulary(tokenizer, name)
+    check_vocabulary(tokenizer, name, model)
     if isinstance(tokenizer.chat_template, dict):
         # A classifier uses none, and their names, chosen by whoever made the checkpoint, become names of files.
         tokenizer.chat_template = None

@@ -41,10 +41,12 @@ from rosewood.processes import is_first
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
 from rosewood.training.assembly import assembled
-from rosewood.training.checkpoint import NoGoodCheckpointError
+from rosewood.training.border import SettingError, border, unchecked
+from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints
 from rosewood.training.full_disk import explained
 from rosewood.training.guessing import MAJORITY, guesses
 from rosewood.training.interruption import Interrupted, SaveAndStop
+from rosewood.training.lora import readme
 from rosewood.training.plan import DEFAULTS, Plan
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import ATTACKED, METRIC
@@ -87,7 +89,12 @@ def start_run(
         info.save(output / "run.json")
         plan.recipe.save(output / "recipe.yaml")
         write_whole(output / "task.yaml", _task_yaml(plan.task))  # in the order that _has_begun knows
-    return _train(trainer, info, output)
+    try:
+        return _train(trainer, info, output)
+    except SettingError:
+        if not checkpoints(output / "checkpoints") and is_first():  # nothing to go on from
+            shutil.rmtree(output, ignore_errors=True)
+        raise
 
 
 def resume_run(
@@ -182,6 +189,8 @@ def check_writable(output: Path) -> None:
         nearest = next(folder for folder in (output, *output.resolve().parents) if folder.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise RunError(f"{output} cannot be written: {nearest} is not a folder that you may write to")
+        with TemporaryDirectory(dir=nearest, prefix=".rosewood-"):
+            pass  # some file systems, such as /proc, promise more than they keep
     except (OSError, ValueError, RuntimeError) as error:
         raise RunError(f"{str(output)!r} cannot be written: {error}. Choose another --output.") from None
 
@@ -258,7 +267,8 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = F
     began = time.monotonic()
     status = "interrupted"
     try:
-        result = _resumed(trainer, output) if resume else trainer.train()
+        with border(unchecked(info.training_arguments), has_begun=lambda: _went_well(trainer)):
+            result = _resumed(trainer, output) if resume else trainer.train()
         _save_outcome(trainer, result.metrics["train_loss"], output)
         status = "finished"
     finally:
@@ -276,6 +286,12 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = F
     if is_first():
         shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return info
+
+
+def _went_well(trainer: RobustTrainer) -> bool:
+    """Whether the first step, and the first validation if there is any, are done."""
+    validated = trainer.eval_dataset is None or any("eval_loss" in entry for entry in trainer.state.log_history)
+    return trainer.state.global_step > 0 and validated
 
 
 def _resumed(trainer: RobustTrainer, output: Path) -> TrainOutput:
@@ -319,6 +335,8 @@ def _save_model(trainer: RobustTrainer, output: Path, what: str) -> None:
         trainer.save_model(str(staged_path(place)))
         if trainer.args.should_save:  # an adapter does not keep the names of the labels by itself
             trainer.model.config.save_pretrained(staged_path(place))
+            if hasattr(trainer.model, "peft_config"):
+                (staged_path(place) / "README.md").write_text(readme(trainer.model, trainer.recipe.name), "utf-8")
             (staged_path(place) / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle; run.json says the same
 
 

@@ -42,8 +42,7 @@ def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, pro
         initial=before,
         desc=campaign.attack.name,
         unit="example",
-        delay=2,  # on a terminal only, and only for work of more than 2 s
-        disable=None if progress and is_first() else True,
+        disable=None if progress and is_first() else True,  # None: on a terminal only
     ) as bar:
         for number, examples in run_blocks(campaign, todo, jobs, deadline, bar.update):
             if not examples:  # time was up before it began

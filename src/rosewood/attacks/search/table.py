@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from rosewood.results import AttackedExample, AttackReport, AttackSummary
@@ -17,18 +15,6 @@ CAPTION = (
     "sentence vectors to the original. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
-
-
-def render(reports: Mapping[str, AttackReport]) -> Table:
-    """One row per model or run."""
-    first = next(iter(reports.values()))
-    table = Table(title=escape(title_of(first)), caption=CAPTION)
-    table.add_column("model", overflow="fold")
-    for column in COLUMNS:
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, report in reports.items():
-        table.add_row(escape(name), *summary_cells(report.summary))
-    return table
 
 
 def title_of(report: AttackReport) -> str:

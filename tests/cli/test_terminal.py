@@ -1,0 +1,133 @@
+"""What a person sees at a terminal of 80 columns, and how soon."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+import warnings
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Rosewood
+from rosewood.cli import plain_warnings
+from rosewood.data import embedded
+from rosewood.data.models import models
+from rosewood.data.suites import load_suite, suite_names
+from rosewood.data.tasks import load_task, task_names
+from rosewood.recipe import recipe_names
+from tiny_text import save_tiny_checkpoint
+
+PROGRAM = [sys.executable, "-c", "from rosewood.cli import main; main()"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_lists_cut_nothing(rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    expected = {
+        "recipes": ["objective", "perturbation", "selection", "anchors", "memory", *recipe_names()],
+        "attacks": ["what", "needs", "settings", "textfooler"],
+        "models": ["million parameters", "from", *models()],
+        "tasks": ["labels", "sets", *task_names(), *load_task("sst2").labels],
+        "suites": ["labels", "sets", *suite_names(), *load_suite("sentiment").sets],
+    }
+    for what, names in expected.items():
+        monkeypatch.setenv("COLUMNS", str(width))
+        printed = rosewood("list", what)
+        assert "…" not in printed and max(map(len, printed.splitlines())) <= width
+        absent = [name for name in names if name not in printed and width != 60]
+        assert not absent, f"{what} at {width} columns: {absent}"
+
+
+def test_warnings_are_ours_once_and_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = compile("import warnings\nwarnings.warn('[1] text is cut', stacklevel=2)", "ours.py", "exec")
+    with plain_warnings():
+        warnings.simplefilter("always")
+        for _ in range(2):
+            exec(ours, {"__name__": "rosewood.data.tokenize"})
+        exec(ours, {"__name__": "transformers.trainer"})
+        warnings.warn("from a library", FutureWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Warning: [1] text is cut\n"
+
+
+def test_the_demo_without_its_extra_says_so_before_anything_slow(
+    rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def absent(package: str) -> None:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(embedded, "distribution", absent)
+    monkeypatch.delitem(sys.modules, "rosewood.training.run", raising=False)
+    assert "pip install rosewood[demo]" in rosewood("demo", "--output", tmp_path / "demo", code=1)
+    assert "rosewood.training.run" not in sys.modules and not (tmp_path / "demo").exists()
+
+
+def seen_on_a_terminal(*words: object) -> str:
+    """What a command writes to a terminal, with the signs that move its cursor."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "80", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*PROGRAM, *map(str, words)], stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 4096):
+            seen += piece
+    except OSError:  # the terminal is gone with the process
+        pass
+    assert process.wait() == 0, seen.decode()
+    os.close(ours)
+    return seen.decode()
+
+
+@pytest.mark.slow
+def test_evaluate_and_attack_show_how_far_they_are(rosewood: Rosewood, tmp_path: Path) -> None:
+    checkpoint = save_tiny_checkpoint(tmp_path / "checkpoint")
+    films = tmp_path / "films.csv"
+    rows = [f"{'good' if i % 2 else 'bad'} film {chr(97 + i % 26)}{i},{i % 2}" for i in range(400)]
+    films.write_text("\n".join(["text,label", *rows]) + "\n")
+    run = tmp_path / "run"
+    data = ("--train-file", films, "--test-file", films, "--max-length", 16)
+    rosewood("train", "--model", checkpoint, *data, "--epochs", 0.1, "--output", run)
+    bar = re.compile(r"(\d+)/(\d+)")
+    for words, name in ((("evaluate", run), "predict"), (("attack", run, "--attack", "typos"), "typos")):
+        seen = seen_on_a_terminal(*words)
+        assert re.search(rf"{name}.*?{bar.pattern}", seen), seen
+
+
+DESCRIBED = """
+import sys
+from rosewood.cli.stand_ins import stand_ins
+
+def described(checked):
+    from rosewood.recipe import load_recipe, recipe_names
+    found = [load_recipe(name, check_training=checked) for name in recipe_names()]
+    variants = [f"{recipe.name}:{each}" for recipe in found for each in recipe.variants]
+    for recipe in [*found, *(load_recipe(name, check_training=checked) for name in variants)]:
+        stages = recipe.all_stages()
+        lines = [part.explain(stage) for stage in stages for part in stage.components()]
+        yield recipe.name, lines, str(recipe.cost()), recipe.memory(), recipe.to_dict()
+
+with stand_ins():
+    quick = list(described(checked=False))
+assert not {"torch", "transformers", "rosewood.recipe", "rosewood.protocol"} & set(sys.modules)
+slow = list(described(checked=True))
+assert isinstance(sys.modules["rosewood.protocol"].Tensor, type), "the real ones, once somebody wants to compute"
+assert len(quick) > 30 and quick == slow
+"""
+
+
+def test_recipes_describe_themselves_alike_with_and_without_torch() -> None:
+    subprocess.run([sys.executable, "-c", DESCRIBED], check=True)
+
+
+@pytest.mark.parametrize("words", [("--help",), ("train", "--help"), ("explain", "rift"), ("list", "recipes")])
+def test_what_only_prints_is_quick(words: tuple[str, ...]) -> None:
+    """In seconds of the processor, which other programs beside it do not change much."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
