@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
 import traceback
@@ -14,14 +13,15 @@ import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch import distributed
 
+from launcher import child
+
 PATIENCE = 300
 
 
 def in_two_processes(function: Callable[..., Any], folder: Path, *args: Any) -> list[Any]:
     """What `function(rank, *args)` returns on rank 0 and on rank 1; it must be tensors in plain containers."""
     port = _free_port()
-    context = multiprocessing.get_context("fork")  # what is imported need not be imported again
-    workers = [context.Process(target=_work, args=(function, rank, port, folder, args)) for rank in range(2)]
+    workers = [child(_work, function, rank, port, folder, args) for rank in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -19,6 +18,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import ttest_1samp, ttest_ind
 
+from launcher import child
 from rosewood.errors import RunError
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engine import Event
@@ -246,11 +246,11 @@ def run_experiment(place: Place, output: Path) -> None:
 
 
 def test_six_cells_killed_twice_end_with_the_same_tables(place: Place, tmp_path: Path) -> None:
-    """In forks of this process, which has imported everything; each is killed at a random moment of some cell."""
+    """In forks of a process that has imported everything; each is killed at a random moment of some cell."""
     output, chance = tmp_path / "killed", random.Random(os.urandom(4).hex())
     names = [cell.name for cell in cells_of(tiny_experiment(place.folder), place.data)]
     for number in (chance.randrange(0, 3), chance.randrange(3, 6)):
-        process = multiprocessing.get_context("fork").Process(target=run_experiment, args=(place, output))
+        process = child(run_experiment, place, output)
         process.start()
         while process.is_alive() and not (output / names[number] / "run" / "run.json").exists():
             time.sleep(0.002)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import multiprocessing
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from replication_page import keep, page
 from rich.console import Console
 from safetensors.torch import load_file
 
+from launcher import child
 from rosewood.errors import ExperimentError
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of
@@ -122,7 +122,7 @@ def run_experiment(place: Place, output: Path) -> None:
 def test_killed_after_a_moment_it_ends_with_the_same_tables(place: Place, tmp_path: Path) -> None:
     """The moment is between two checkpoints, so that the run passes it a second time."""
     output, moment = tmp_path / "killed", "step-000003.json"
-    process = multiprocessing.get_context("fork").Process(target=run_experiment, args=(place, output))
+    process = child(run_experiment, place, output)
     process.start()
     while process.is_alive() and not list(output.glob(f"rose-second-*/run/moments/{moment}")):
         time.sleep(0.001)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
+from launcher import child
 from rosewood.protocol import Output
 from rosewood.tensors.importance import SquaredGradients
 
@@ -84,8 +85,7 @@ def share(rank: int, folder: str) -> None:
 
 
 def test_two_processes_see_one_batch_together(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=share, args=(rank, str(tmp_path))) for rank in range(2)]
+    workers = [child(share, rank, str(tmp_path)) for rank in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:

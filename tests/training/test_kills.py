@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from kills import Moment, Training, kill_again_and_again
+from launcher import child
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.recipe import Recipe, load_recipe, recipe_names
@@ -101,13 +101,13 @@ def test_killed_before_the_first_step(
 
 
 def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """In a fork of this process, which has imported everything: a process of its own takes seconds to start."""
+    """In a fork of a process that has imported everything: a new one takes seconds to start."""
     settings = replace(plan("smart", films, checkpoint), watch=["drift", "inconsistency"], watch_every=3)
     start_or_resume(settings, tmp_path / "whole")
     killed = tmp_path / "killed"
 
     def start() -> Training:
-        process = multiprocessing.get_context("fork").Process(target=start_or_resume, args=(settings, killed))
+        process = child(start_or_resume, settings, killed)
         process.start()
         return Training(process.pid or 0, process.is_alive, lambda: process.join() or process.exitcode)
 
