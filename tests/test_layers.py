@@ -29,7 +29,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("data",),
     ("recipe", "registry", "recipes"),
     ("overrides", "settings_check", "training_settings"),
-    ("watched",),
+    ("watched", "locks"),
     ("errors", "durable", "strict_yaml", "first_use", "typed_command"),
 ]
 HEIGHT = {part: len(LAYERS) - row for row, parts in enumerate(LAYERS) for part in parts}

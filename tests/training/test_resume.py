@@ -71,6 +71,12 @@ def compare(recipe: Any, directory: Path, checkpoint: int, stop: int, data: Any,
     steps = expected.state.max_steps
     assert len((whole / "history.jsonl").read_text().splitlines()) == steps
     torch.testing.assert_close(expected.masks[checkpoint:], found.masks, rtol=0, atol=0)
+    assert losses(found) == losses(expected)
+
+
+def losses(trainer: RobustTrainer) -> list[float]:
+    """What was logged, and the mean over the run at its end."""
+    return [entry[key] for entry in trainer.state.log_history for key in ("loss", "train_loss") if key in entry]
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
@@ -96,6 +102,26 @@ def test_resumed_in_the_middle_of_the_second_epoch_with_accumulation(tmp_path: P
     # 24 examples, batch 4, 2 accumulation steps: 3 steps an epoch; the checkpoint at 5 is inside epoch 2.
     data = TinyData(size=24)
     compare("rose-ensemble", tmp_path, checkpoint=5, stop=7, data=data, gradient_accumulation_steps=2)
+
+
+@pytest.mark.parametrize("checkpoint", [3, 4, 6])
+def test_the_mean_loss_of_a_resumed_run(checkpoint: int, tmp_path: Path) -> None:
+    """Between two logs, at the end of an epoch that is also one of logging, and after the last step."""
+    settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "max_steps": 6, "logging_steps": 4}
+    data = TinyData(size=16)
+    whole = trained("rose-ensemble", tmp_path, model=tiny_bert(dtype=torch.float32), data=data, **settings)
+    assert len(losses(whole)) == 2, "one log, and the end"
+    resumed = trained(
+        "rose-ensemble",
+        tmp_path,
+        model=tiny_bert(dtype=torch.float32, seed=7),
+        data=data,
+        resume=str(tmp_path / f"checkpoint-{checkpoint}"),
+        **settings,
+    )
+    assert resumed.state.global_step == 6
+    assert not list(differing(weights(whole.model), weights(resumed.model)))
+    assert losses(resumed) == losses(whole)
 
 
 def lengths_data() -> Dataset:

@@ -23,6 +23,7 @@ from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fin
 from rosewood.evaluation.predictions_file import predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
+from rosewood.locks import held
 from rosewood.results import Evaluation, MissingSet, TestFile
 from rosewood.scoring import label_columns, unnamed
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CACHE = "cache"
 _UNLABELLED = ("anomaly", "reference")
+_PATIENCE = 60.0  # seconds: another evaluation is quickly written
 
 
 def evaluate(
@@ -111,8 +113,9 @@ def evaluate(
     )
     if output is not None:
         path = predictions_path(Path(output), evaluation.suite, evaluation.task)
-        _write_predictions(path, plan, labelled, measured, loaded, answers, columns)
-        save_evaluation(evaluation, Path(output))
+        with held(Path(output), patience=_PATIENCE):  # the files of two evaluations must not be mixed
+            _write_predictions(path, plan, labelled, measured, loaded, answers, columns)
+            save_evaluation(evaluation, Path(output))
     return evaluation
 
 

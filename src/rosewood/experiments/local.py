@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 from rosewood.errors import ExperimentError
 from rosewood.experiments import process
 from rosewood.experiments.engine import Event
+from rosewood.experiments.interrupts import held_back
 
 _PAUSE = 0.05
 
@@ -36,20 +38,22 @@ class LocalEngine:
     def run(self, folders: Sequence[Path]) -> Iterator[Event]:
         """Start a process whenever a place is free."""
         waiting, running = list(folders), dict[int, tuple[Path, process.Process]]()
-        try:
-            while waiting or running:
-                for place in range(self.jobs):
-                    if place not in running and waiting:
-                        folder = waiting.pop(0)
-                        running[place] = folder, process.start(folder, self.environment(place), self.trusted)
-                        yield Event(folder, "started")
-                for place, (folder, worker) in list(running.items()):
-                    if worker.poll() is not None:
-                        del running[place]
-                        yield Event(folder, "ended", process.how_lost(worker.returncode))
-                time.sleep(_PAUSE)
-        finally:
-            process.stop([worker for _, worker in running.values()])
+        with held_back(signal.SIGINT, signal.SIGTERM) as check:
+            try:
+                while waiting or running:
+                    for place in range(self.jobs):
+                        if place not in running and waiting:
+                            folder = waiting.pop(0)
+                            running[place] = folder, process.start(folder, self.environment(place), self.trusted)
+                            yield Event(folder, "started")
+                    for place, (folder, worker) in list(running.items()):
+                        if worker.poll() is not None:
+                            del running[place]
+                            yield Event(folder, "ended", process.how_lost(worker.returncode))
+                    check()
+                    time.sleep(_PAUSE)
+            finally:
+                process.stop([worker for _, worker in running.values()], check)
 
     def environment(self, place: int, devices: Sequence[str] | None = None) -> dict[str, str]:
         """Variables for the process in a place; they must stand before it imports torch."""

@@ -9,12 +9,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rosewood.experiments.worker import FAILED, INTERRUPTED
 
 LOG = "log.txt"
+_PAUSE = 0.05
 Process = subprocess.Popen[bytes]
 
 
@@ -44,17 +46,19 @@ def with_threads(environment: dict[str, str], threads: int | str) -> dict[str, s
     return environment | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "COLUMNS": "120"}
 
 
-def stop(processes: Sequence[Process]) -> None:
-    """Have workers save and end; a second Ctrl-C does not wait for it."""
+def stop(processes: Sequence[Process], check: Callable[[], None]) -> None:
+    """Have workers save and end; a second Ctrl-C, which `check` raises, does not wait for it."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
     try:
-        for process in processes:
-            process.wait()
+        while any(process.poll() is None for process in processes):
+            check()
+            time.sleep(_PAUSE)
     except KeyboardInterrupt:
         for process in processes:
             process.kill()
+            process.wait()
         raise
 
 

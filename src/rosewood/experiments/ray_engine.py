@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from typing import Any
 from rosewood.errors import ExperimentError
 from rosewood.experiments import process
 from rosewood.experiments.engine import Event
+from rosewood.experiments.interrupts import held_back
 
 LOCAL = "local"
 _PAUSE = 0.05
@@ -77,13 +79,15 @@ def _work(folder: Path, variables: dict[str, str], trusted: Sequence[str], direc
 
     The process is the same as without Ray, and ends by itself, having saved, when this one is gone.
     """
-    worker = process.start(folder, os.environ | variables, trusted, directory)
-    try:
-        yield None
-        while worker.poll() is None:  # not wait(), which a cancellation could not end
-            time.sleep(_PAUSE)
-    finally:
-        process.stop([worker])
+    with held_back(signal.SIGINT) as check:  # as which Ray's cancellations come
+        worker = process.start(folder, os.environ | variables, trusted, directory)
+        try:
+            yield None
+            while worker.poll() is None:
+                check()
+                time.sleep(_PAUSE)
+        finally:
+            process.stop([worker], check)
     yield worker.returncode
 
 

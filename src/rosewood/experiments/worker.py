@@ -15,13 +15,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
 from rosewood.durable import write_whole
 from rosewood.errors import RosewoodError
 
 FAILED, INTERRUPTED = 3, 130
 """Exit codes that say how it went; Python itself ends with 1 where not even an error could be written."""
+_PATIENCE = 120.0
+"""Seconds for another worker, whose starter was killed and which may still be saving."""
+_working = threading.Event()
 
 
 def main(folder: Path, trusted: Sequence[str] = ()) -> int:
@@ -29,12 +30,13 @@ def main(folder: Path, trusted: Sequence[str] = ()) -> int:
     from rosewood.experiments.cell import ERROR
     from rosewood.training.interruption import Interrupted
 
-    (folder / ERROR).unlink(missing_ok=True)
     try:
         from rosewood.experiments.work import work_on
+        from rosewood.locks import held
 
-        # Of a worker whose starter was killed, which may still be saving.
-        with FileLock(folder / ".lock"):
+        _working.set()
+        with held(folder, _PATIENCE):
+            (folder / ERROR).unlink(missing_ok=True)
             work_on(folder, trusted)
     except (Interrupted, KeyboardInterrupt):
         return INTERRUPTED
@@ -52,6 +54,8 @@ def main(folder: Path, trusted: Sequence[str] = ()) -> int:
 def _stop_when_left_alone() -> None:
     while os.read(0, 1):  # not sys.stdin, whose lock a process cannot take back at its end
         pass
+    if not _working.is_set():
+        os._exit(INTERRUPTED)  # there is nothing to save, and libraries need not bear an exception while imported
     _thread.interrupt_main()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -31,6 +34,27 @@ from rosewood.training.untrusted import reading
 STATE_FILE = "rosewood.safetensors"
 
 
+@dataclass(frozen=True)
+class LossSoFar:
+    """What the Trainer has added up since a step: the loss until its last log, and the loss since."""
+
+    since: int
+    logged_step: int
+    logged: float
+    unlogged: float
+
+    def save(self, file: Path) -> None:
+        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, file: Path) -> LossSoFar | None:
+        """None from a checkpoint without one, of another version or number of processes."""
+        if not file.exists():
+            return None
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return cls(int(found["since"]), int(found["logged_step"]), float(found["logged"]), float(found["unlogged"]))
+
+
 class CheckpointedTrainer(Trainer):
     """A Trainer whose checkpoints survive a kill and a full disk, and are checked before a run goes on from one."""
 
@@ -38,6 +62,8 @@ class CheckpointedTrainer(Trainer):
     optimizer: Any
     lr_scheduler: Any
     _writing_checkpoint = False
+    _resumed_loss: LossSoFar | None = None
+    _loss_since: int | None = None
 
     def _own_state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps beside the Trainer's own; all processes ask for it."""
@@ -47,6 +73,7 @@ class CheckpointedTrainer(Trainer):
         """Take back what `_own_state` gave."""
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        self._loss_since = None
         if resume_from_checkpoint is not None and resume_from_checkpoint is not False:
             resume_from_checkpoint = self._good_checkpoint(resume_from_checkpoint)
         return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -125,6 +152,47 @@ class CheckpointedTrainer(Trainer):
         state = self._own_state()
         if state and self.args.should_save:
             save_file({key: value.contiguous() for key, value in state.items()}, Path(output_dir) / STATE_FILE)
+        self._loss_so_far().save(Path(output_dir) / self._loss_file())
+
+    # The mean loss of a whole run: the Trainer begins to add up again wherever it resumes.
+
+    def _loss_file(self) -> str:
+        return f"loss-{self.args.process_index}.json"  # each process has its own
+
+    def _loss_so_far(self) -> LossSoFar:
+        self._take_up_loss()
+        return LossSoFar(
+            self._initial_global_step if self._loss_since is None else self._loss_since,
+            self._globalstep_last_logged,
+            self._total_loss_scalar,
+            self._tr_loss.item(),
+        )
+
+    def _take_up_loss(self) -> None:
+        """Go on adding where the checkpoint stood; the Trainer has set everything to zero by now."""
+        found, self._resumed_loss = self._resumed_loss, None
+        if found is not None:
+            self._loss_since, self._globalstep_last_logged = found.since, found.logged_step
+            self._total_loss_scalar = found.logged
+            self._tr_loss = torch.full_like(self._tr_loss, found.unlogged)
+
+    def _run_epoch(self, **settings: Any) -> None:
+        self._take_up_loss()
+        if self.state.global_step >= self.state.max_steps:
+            # Killed after its last checkpoint: only the end of the epoch is missing, and the Trainer would do a step.
+            self.control.should_training_stop = True
+            settings["num_update_steps_per_epoch"] = 0
+        super()._run_epoch(**settings)
+
+    def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
+        self._take_up_loss()  # of a checkpoint after the last step
+        result = super()._finalize_training(*args, **kwargs)
+        return result._replace(training_loss=result.metrics["train_loss"])
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "train_loss" in logs and self._loss_since is not None:
+            logs["train_loss"] = self._total_loss_scalar / max(self.state.global_step - self._loss_since, 0.001)
+        super().log(logs, start_time)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         with reading(resume_from_checkpoint):
@@ -132,12 +200,14 @@ class CheckpointedTrainer(Trainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        self._resumed_loss = None
         with reading(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
             if checkpoint is not None:
                 file = Path(checkpoint) / STATE_FILE
                 state = load_file(file) if file.exists() else {}  # safetensors has no device cpu:0
                 self._load_own_state({key: value.to(self.args.device) for key, value in state.items()})
+                self._resumed_loss = LossSoFar.load(Path(checkpoint) / self._loss_file())
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         with reading(checkpoint):

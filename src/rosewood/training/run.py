@@ -20,7 +20,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +37,7 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.durable import staged, staged_path, write_whole
 from rosewood.errors import RunError
+from rosewood.locks import LOCK, clear, held
 from rosewood.processes import is_first
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
@@ -73,19 +74,26 @@ def start_run(
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
     if is_first():
         _check_room(output, overwrite)
+    with _alone(output):
+        return _start(plan, output, overwrite, minutes_per_checkpoint, callbacks)
+
+
+def _start(
+    plan: Plan, output: Path, overwrite: bool, minutes_per_checkpoint: float, callbacks: Sequence[TrainerCallback]
+) -> RunInfo:
+    if is_first():
+        _check_room(output, overwrite)  # somebody may have been here before we had it to ourselves
     data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
-    existed, had_checkpoints = output.exists(), (output / "checkpoints").exists()
+    had_checkpoints = (output / "checkpoints").exists()
     try:
         trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
     except BaseException:
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
-            shutil.rmtree(output / "checkpoints" if existed else output, ignore_errors=True)
+            shutil.rmtree(output / "checkpoints", ignore_errors=True)
         raise
     info = _describe(plan, data, words)
     if is_first():
-        if existed:
-            shutil.rmtree(output)
-        output.mkdir(parents=True, exist_ok=True)
+        clear(output)
         info.save(output / "run.json")
         plan.recipe.save(output / "recipe.yaml")
         write_whole(output / "task.yaml", _task_yaml(plan.task))  # in the order that _has_begun knows
@@ -108,6 +116,18 @@ def resume_run(
 
     Its data may lie in another folder now, as long as they are the same.
     """
+    RunInfo.load(output / "run.json")  # before a folder is made that is none
+    with _alone(output):
+        return _resume(output, minutes_per_checkpoint, trust_remote_code, callbacks, data_dir)
+
+
+def _resume(
+    output: Path,
+    minutes_per_checkpoint: float,
+    trust_remote_code: str | None,
+    callbacks: Sequence[TrainerCallback],
+    data_dir: str | None,
+) -> RunInfo:
     info = RunInfo.load(output / "run.json")
     if data_dir is not None:
         info = info.model_copy(update={"data_dir": str(Path(data_dir).resolve())})
@@ -143,6 +163,11 @@ def resume_run(
 
 def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = ()) -> RunInfo:
     """Start the run, continue it, or leave it as it is: whatever it takes for it to be finished."""
+    with _alone(output):
+        return _finish(plan, output, callbacks)
+
+
+def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> RunInfo:
     if not (output / "run.json").exists() or not _has_begun(output):
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
@@ -159,11 +184,16 @@ def finish_run(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback] = 
     return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
 
+def _alone(output: Path) -> AbstractContextManager[None]:
+    """The folder belongs to these processes; the first has the lock for all."""
+    return held(output) if is_first() else nullcontext()
+
+
 def _has_begun(output: Path) -> bool:
     """Whether there is more than what a run leaves that is killed before it trains, with a file half written."""
     half_written = re.compile(r"\.(run\.json|recipe\.yaml|task\.yaml)\.\d+\.tmp")
     files = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
-    whole = {name for name in files if not half_written.fullmatch(name)}
+    whole = {name for name in files if name != LOCK and not half_written.fullmatch(name)}
     return whole not in (set(), {"run.json"}, {"run.json", "recipe.yaml"})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from tqdm import tqdm
@@ -14,6 +15,7 @@ from rosewood.attacks.search.outcome import REPORT, load_outcome, save_outcome
 from rosewood.attacks.search.summary import summarize
 from rosewood.attacks.search.workers import run_blocks
 from rosewood.errors import RunError
+from rosewood.locks import held
 from rosewood.processes import from_all, is_first, rank, share_of
 from rosewood.results import AttackResult, FinishedBlock
 
@@ -26,12 +28,21 @@ def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, pro
     In a torch.distributed program all processes must call it; they share the blocks, and all get the whole result.
     """
     _check_jobs(jobs, campaign)
-    known = next((result for result in from_all(folder and finished(campaign, folder)) if result), None)
+    known = _known(campaign, folder)
     if known:
-        return _judged(known, campaign, folder)
+        return known
+    with held(folder) if folder and is_first() else nullcontext():
+        # Whoever had the folder until now may have finished.
+        return _known(campaign, folder) or _carry_out(campaign, folder, jobs, progress)
+
+
+def _known(campaign: Campaign, folder: Path | None) -> AttackResult | None:
+    known = next((result for result in from_all(folder and finished(campaign, folder)) if result), None)
+    return known and _judged(known, campaign, folder)
+
+
+def _carry_out(campaign: Campaign, folder: Path | None, jobs: int, progress: bool) -> AttackResult:
     journal = Journal(folder, campaign.fingerprint, rank()) if folder else None
-    if journal:
-        journal.begin()
     done = _merged(from_all(journal.read() if journal else {}))
     todo = share_of([number for number in range(len(campaign.blocks)) if number not in done])
     began = time.monotonic() - max((block.seconds for block in done.values()), default=0.0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rosewood.locks import held
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.training.plan import Plan
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from optuna import Study
 
 BEST, TABLE, TASK = "best.yaml", "trials.csv", "task.yaml"
+_PATIENCE = 60.0  # seconds, for what takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,15 @@ def best_of(trials: Sequence[Tried]) -> Tried | None:
 
 def save_outcome(study: Study, plan: Plan, task: str, output: Path) -> Tuning:
     """Write trials.csv and, once there is one, best.yaml."""
-    trials = tried(study)
-    best = best_of(trials)
-    write(output / TABLE, _csv(trials))
-    if best is None:
-        return Tuning(trials, None, None, "")
-    recipe = load_recipe(plan.recipe, best.settings)
-    recipe = replace(recipe, name=f"{plan.recipe.name}-tuned")
-    recipe.save(output / BEST)
+    with held(output, patience=_PATIENCE):  # of several workers, the last one has seen all that the others have
+        trials = tried(study)
+        best = best_of(trials)
+        write(output / TABLE, _csv(trials))
+        if best is None:
+            return Tuning(trials, None, None, "")
+        recipe = load_recipe(plan.recipe, best.settings)
+        recipe = replace(recipe, name=f"{plan.recipe.name}-tuned")
+        recipe.save(output / BEST)
     return Tuning(trials, best, recipe, command(plan, task, output))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from filelock import FileLock
 from transformers import TrainerCallback
 
 from rosewood.experiments.tuning.goal import Goal
 from rosewood.experiments.tuning.search import Space
 from rosewood.experiments.tuning.study import ERROR, SETTINGS, put_back
+from rosewood.locks import clear, held
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.training.interruption import Interrupted
@@ -44,7 +45,7 @@ class Trials:
             settings = {path: dimension.suggest(trial, path) for path, dimension in self.space.items()}
             self.news()
             folder = self._folder(trial, settings)
-            with FileLock(folder.with_suffix(".lock")):
+            with held(folder, patience=math.inf):  # another worker may be at the same settings
                 return self._trained(trial, settings, folder)
         except (Interrupted, KeyboardInterrupt):
             put_back(trial.study, trial)
@@ -59,13 +60,12 @@ class Trials:
         """The same for the same settings, so that a trial that is begun again goes on where it stood."""
         facts = json.dumps([trial.study.user_attrs[SETTINGS], settings], sort_keys=True)
         folder = self.output / "trials" / sha256(facts.encode()).hexdigest()[:12]
-        folder.parent.mkdir(parents=True, exist_ok=True)
         trial.set_user_attr("folder", folder.name)
         return folder
 
     def _trained(self, trial: optuna.Trial, settings: dict[str, Any], folder: Path) -> float:
-        if folder.exists() and not (folder / "run.json").exists():
-            shutil.rmtree(folder)  # killed before it had begun
+        if not (folder / "run.json").exists():
+            clear(folder)  # killed before it had begun
         plan = replace(self.plan, recipe=load_recipe(self.plan.recipe, settings))
         try:
             finish_run(plan, folder, [_Reports(trial, self.goal, self.news)])
