@@ -17,6 +17,7 @@ from datasets import Dataset
 from torch import distributed
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from held_elsewhere import held_elsewhere
 from rosewood import robust_accuracy
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
@@ -27,6 +28,7 @@ from rosewood.attacks.search.run import attack
 from rosewood.attacks.typos import Typos
 from rosewood.data.lexicon import Lexicon
 from rosewood.errors import RunError
+from rosewood.locks import HeldError
 from rosewood.protocol import Attack
 from rosewood.results import AttackResult, FinishedBlock
 from tiny_attack import ENTRIES
@@ -188,6 +190,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
         run(model, single, Typos(), folder=tmp_path / "file" / "here")
 
 
+def test_a_folder_that_another_process_attacks_in_is_refused_before_any_work(
+    model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path
+) -> None:
+    expected = run(model, single, Typos(), folder=tmp_path / "free")
+    with held_elsewhere(tmp_path / "folder") as number:
+        running = model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+        with pytest.raises(HeldError, match=f"process {number} on "):
+            run(model, single, Typos(), folder=tmp_path / "folder")
+        running.remove()
+    assert run(model, single, Typos(), folder=tmp_path / "folder").examples == expected.examples
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"attack.json", "examples.jsonl"}
+
+
 def test_time_spent_before_a_crash_counts(
     model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +276,7 @@ class lambda_free:  # noqa: N801  a function that can be sent to another process
 
 def shared(rank: int, folder: Path) -> list[str]:
     distributed.init_process_group("gloo")
+    Attack.examples_together = 4  # type: ignore[misc]  # in this process too: a batch decides the last digits
     model, tokenizer = tiny_classifier(), tiny_tokenizer()
     data = Dataset.from_json(str(folder / "data.jsonl"))
     made = [

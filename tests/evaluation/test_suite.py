@@ -17,13 +17,16 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from held_elsewhere import held_elsewhere
 from rosewood.data.embedded import embedded_model
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, build_task, load_task
 from rosewood.errors import DataError, RunError
+from rosewood.evaluation import suite
 from rosewood.evaluation.noise import noisy
 from rosewood.evaluation.predict import predict
 from rosewood.evaluation.suite import evaluate
+from rosewood.locks import HeldError
 from rosewood.results import Evaluation
 
 Make = Callable[..., BertForSequenceClassification]
@@ -171,3 +174,18 @@ def test_real_sets_through_a_real_model() -> None:
     evaluation = evaluate(model, AutoTokenizer.from_pretrained(folder), load_task("sst2"), size=50)
     assert not evaluation.missing
     assert {each.role for each in evaluation.sets} == {"clean", "shift", "adversarial", "noise"}
+
+
+def test_an_evaluation_does_not_write_where_somebody_works(
+    make_model: Make,
+    tokenizer: PreTrainedTokenizerFast,
+    task: Task,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suite, "_PATIENCE", 0.1)
+    with held_elsewhere(folder / "run") as number, pytest.raises(HeldError, match=f"process {number} on "):
+        evaluate(make_model(), tokenizer, task, folder, output=folder / "run")
+    assert not list((folder / "run").glob("*.json")) and not list((folder / "run").glob("*.parquet"))
+    evaluate(make_model(), tokenizer, task, folder, output=folder / "run")
+    assert not (folder / "run" / ".lock").exists()

@@ -18,8 +18,10 @@ import pytest
 from rich.console import Console
 from scipy.stats import ttest_1samp, ttest_ind
 
+from held_elsewhere import held_elsewhere
 from launcher import child
 from rosewood.errors import RunError
+from rosewood.experiments import worker
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engine import Event
 from rosewood.experiments.grid import cells_of
@@ -211,6 +213,21 @@ def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place
     (output / cell.name / "run" / ".run.json.77.tmp").write_text('{"recipe": "van')
     comparison, _ = place.compare(output, recipes=["vanilla"], seeds=[0], attacks=[])
     assert [each.state for each in comparison.cells] == ["finished"]
+
+
+def test_a_cell_that_another_process_works_on_fails_and_the_others_go_on(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_PATIENCE", 0.1)
+    changes: dict[str, Any] = {"recipes": ["vanilla"], "attacks": [], "baseline": None}
+    first, _ = cells_of(tiny_experiment(place.folder, **changes), place.data)
+    with held_elsewhere(tmp_path / first.name) as number:
+        found, _ = place.compare(tmp_path, **changes)
+    assert [cell.state for cell in found.cells] == ["failed", "finished"]
+    assert f"is in use: process {number} on " in (found.cells[0].error or "")
+    again, worked_on = place.compare(tmp_path, **changes)
+    assert [cell.state for cell in again.cells] == ["finished"] * 2 and worked_on == [first.name]
+    assert not list(tmp_path.rglob(".lock"))
 
 
 def test_the_live_table_shows_what_the_folders_tell(place: Place, tmp_path: Path) -> None:

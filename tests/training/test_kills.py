@@ -58,7 +58,7 @@ def plan(recipe: str, films: Path, checkpoint: Path, max_steps: int = 40) -> Pla
 
 def same_run(first: Path, second: Path) -> None:
     watched = [f"dynamics/{path.name}" for path in (first / "dynamics").glob("*")]
-    for file in ("model/model.safetensors", "history.jsonl", *watched):
+    for file in ("model/model.safetensors", "history.jsonl", "metrics.json", *watched):
         assert (first / file).read_bytes() == (second / file).read_bytes(), f"{file} differs"
     assert json.loads((second / "run.json").read_text())["status"] == "finished"
     assert {path.name for path in first.iterdir()} == {path.name for path in second.iterdir()}
@@ -81,6 +81,7 @@ def test_killed_before_the_first_step(
     with monkeypatch.context() as patched, pytest.raises(SystemExit):
         patched.setattr(owner, writer, lambda *_: sys.exit("killed"))
         start_run(settings, output)
+    output.mkdir(exist_ok=True)  # which stays empty, and goes, when it is not a real kill
     (output / ".task.yaml.123.tmp").write_text("half a fi")
     assert not (output / "task.yaml").exists()
     stranger = shutil.copytree(output, tmp_path / "stranger")

@@ -43,6 +43,8 @@ def _known(campaign: Campaign, folder: Path | None) -> AttackResult | None:
 
 def _carry_out(campaign: Campaign, folder: Path | None, jobs: int, progress: bool) -> AttackResult:
     journal = Journal(folder, campaign.fingerprint, rank()) if folder else None
+    if journal:
+        journal.begin()  # also on hosts that do not share the folder
     done = _merged(from_all(journal.read() if journal else {}))
     todo = share_of([number for number in range(len(campaign.blocks)) if number not in done])
     began = time.monotonic() - max((block.seconds for block in done.values()), default=0.0)

@@ -30,6 +30,13 @@ class Journal:
         """Block number -> block, from all files, whatever number of processes there was."""
         return {block.number: block for path in sorted(self._folder.glob(PATTERN)) for block in self._blocks_of(path)}
 
+    def begin(self) -> None:
+        """Make the folder: where that fails, nothing could be kept."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write {self._folder}: {error.strerror}. Choose another folder.") from error
+
     def append(self, block: FinishedBlock) -> None:
         """Add a block and wait until it is on the disk."""
         append(self._path, block)
