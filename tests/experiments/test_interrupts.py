@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,19 @@ from tiny_experiment import tiny_experiment, write_data
 PATIENCE = 600
 UNTIL_LEFT_ALONE = "import os\nwhile os.read(0, 1): pass"
 QUIET = Console(quiet=True)
+
+
+def hear() -> None:
+    """What a shell starts in the background ignores Ctrl-C, this test runner perhaps, and whatever it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    hear()
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Watched:
@@ -84,6 +98,7 @@ def test_a_signal_that_nobody_looked_for_is_raised_at_the_end() -> None:
 
 def interrupt_again_and_again(folder: Path, rounds: int) -> None:
     """Workers that do nothing, looked at without a pause: most interruptions come while one is started or polled."""
+    hear()
     local._PAUSE = 0.0
     workers: list[subprocess.Popen[bytes]] = []
 
@@ -120,6 +135,7 @@ def experiment(folder: Path) -> Any:
 
 
 def run_experiment(folder: Path, output: Path, begun: Path) -> None:
+    hear()
     begun.touch()
     try:
         compare(experiment(folder), output, folder / "data", LocalEngine(jobs=2), QUIET)
