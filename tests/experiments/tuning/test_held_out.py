@@ -60,7 +60,7 @@ def test_a_search_works_without_test_data_and_attacks_training_data_alone(
 
     def attacked(model: Any, tokenizer: Any, data: Any, *_: Any, **__: Any) -> Any:
         seen.extend(data["text"])
-        return SimpleNamespace(robust_accuracy=0.5)
+        return SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.5, attacked=True)
 
     monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
     found = place.tune("out", objective="robust", attack="typos", trials=1)

@@ -97,7 +97,11 @@ def test_a_study_of_robustness_has_one_lexicon(tmp_path: Path, monkeypatch: pyte
     place, words = Place(tmp_path), tmp_path / COUNTER_FITTED
     words.parent.mkdir(parents=True)
     words.write_text('{"good": ["fine"]}')
-    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: SimpleNamespace(robust_accuracy=0.5))
+    monkeypatch.setattr(
+        robust_validation,
+        "robust_accuracy",
+        lambda *_, **__: SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.5, attacked=True),
+    )
     settings: dict[str, Any] = {"objective": "robust", "attack": "pwws", "data_dir": str(tmp_path), "trials": 1}
     assert place.tune("out", **settings).best is not None
     words.write_text('{"good": ["nice"]}')
@@ -119,7 +123,7 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
     shares = chain(repeat(0.9, 10), repeat(0.1))  # five trials of two epochs, then a bad one
 
     def attacked(*_: Any, **__: Any) -> Any:
-        return SimpleNamespace(robust_accuracy=next(shares))
+        return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=0.5, attacked=True)
 
     monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
     found = place.tune("pruned", objective="mean", attack="typos", clean_weight=0.01, trials=6)
