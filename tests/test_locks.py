@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from filelock import lock_descriptor
 
 from held_elsewhere import held_elsewhere
 from launcher import child
@@ -45,6 +46,16 @@ def test_the_second_hears_who_has_it_and_the_dead_have_nothing(tmp_path: Path) -
         with held(folder):
             assert json.loads((folder / LOCK).read_text())["process"] == os.getpid()
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_children_of_a_dead_holder_are_waited_for(tmp_path: Path) -> None:
+    """A worker of a data loader, say, has inherited the locked file, and ends soon after its parent."""
+    note(tmp_path, process=2**22 + 1)
+    handle = os.open(tmp_path / LOCK, os.O_RDWR)
+    assert lock_descriptor(handle, blocking=False)
+    threading.Timer(0.5, os.close, (handle,)).start()
+    with held(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
 
 
 def test_a_number_that_went_to_another_process(tmp_path: Path) -> None:

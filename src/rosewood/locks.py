@@ -30,6 +30,8 @@ BEAT = 5.0
 """Seconds between signs of life."""
 SILENCE = 20.0
 """Seconds without one after which a holder on another host counts as dead."""
+_GRACE = 10.0
+"""Seconds for a holder that is about to say who it is, or that is dead and has children which are about to end."""
 _PAUSE = 0.05
 _WITHOUT_LOCKS = (ENOSYS, EOPNOTSUPP, ENOLCK)
 _ours: set[tuple[Path, int]] = set()
@@ -53,8 +55,16 @@ class Holder:
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), now)
 
+    def is_here(self) -> bool:
+        """Whether that process is, or was, one of this host."""
+        return self.host == socket.gethostname()
+
+    def may_live(self) -> bool:
+        """Whether that process still runs, as far as its own host, or another, can tell."""
+        return not self.is_here() or self.lives()
+
     def lives(self) -> bool:
-        """Whether that process still runs; only its own host can tell."""
+        """Whether that process of this host still runs."""
         try:
             found = psutil.Process(self.process)
             return found.status() != psutil.STATUS_ZOMBIE and abs(found.create_time() - self.started) < 2
@@ -127,7 +137,7 @@ def _acquired(folder: Path, patience: float) -> int:
             raise
         os.close(handle)
         waited = time.monotonic() - began
-        if waited >= (patience if holder else max(patience, 1.0)):  # it may be about to write who it is
+        if waited >= (patience if holder and holder.may_live() else max(patience, _GRACE)):
             raise HeldError(_sentence(folder, holder))
         time.sleep(_PAUSE)
 
@@ -145,7 +155,7 @@ def _look(path: Path, handle: int) -> tuple[bool, Holder | None]:
     left = _read(handle)
     if left is None:
         return True, None
-    return not (left.lives() if left.host == socket.gethostname() else _beats(path)), left
+    return not (left.lives() if left.is_here() else _beats(path)), left
 
 
 def _is_there(path: Path, handle: int) -> bool:
