@@ -8,6 +8,7 @@ import re
 import resource
 import subprocess
 import sys
+import termios
 import warnings
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -69,6 +70,7 @@ def test_the_demo_without_its_extra_says_so_before_anything_slow(
 def seen_on_a_terminal(*words: object) -> str:
     """What a command writes to a terminal, with the signs that move its cursor."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     environment = os.environ | {"COLUMNS": "80", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*PROGRAM, *map(str, words)], stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
@@ -100,6 +102,7 @@ def test_evaluate_and_attack_show_how_far_they_are(rosewood: Rosewood, tmp_path:
 
 DESCRIBED = """
 import sys
+import termios
 from rosewood.cli.stand_ins import stand_ins
 
 def described(checked):
