@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from rosewood.evaluation.method_figures import SUMMARIES, Figure, mean_of, over_seeds
+from rosewood.evaluation.method_figures import SUMMARIES, Figure, bounds_of, mean_of, over_seeds
 from rosewood.evaluation.statistics import glue_aggregates, mean_and_deviation
 from rosewood.results import ComparedCell, ComparedFigure, Comparison, MatchedMoment
 
@@ -97,7 +97,7 @@ def _summaries(
                 "values": found,
                 "mean": mean,
                 "deviation": None if len(seeds) == 1 else deviation,
-                "interval": mean_of(list(map(Figure, found.values()))).interval,
+                "interval": mean_of(list(map(Figure, found.values())), bounds_of(name)).interval,
                 "published": published.get(name),
             }
         )
@@ -108,7 +108,9 @@ def _tested(figures: Sequence[ComparedFigure], baseline: str) -> list[ComparedFi
     values: dict[str, dict[str, dict[int | None, Figure]]] = {}
     for each in figures:
         if not each.figure.startswith(UNTESTED):
-            values.setdefault(each.label, {})[each.figure] = {k: Figure(v) for k, v in each.values.items()}
+            values.setdefault(each.label, {})[each.figure] = {
+                seed: Figure(value, guessing=seed in each.guessing) for seed, value in each.values.items()
+            }
     tests = over_seeds(values, baseline)
     adjusted = {cell: {"p": test.p, "p_adjusted": test.adjusted} for cell, test in tests.items()}
     untested = {"p": None, "p_adjusted": None}

@@ -3,8 +3,9 @@
 from rich.console import Console
 
 from rosewood.attacks.search.summary import summarize
-from rosewood.attacks.search.table import COLUMNS, diff, summary_cells, title_of, warning_of
-from rosewood.evaluation.layout import Folded, Grid
+from rosewood.attacks.search.table import diff, warning_of
+from rosewood.evaluation.layout import Folded
+from rosewood.evaluation.made_attacks import attacked_grid
 from rosewood.results import AttackedExample, AttackReport
 
 EXAMPLE = AttackedExample(
@@ -32,9 +33,7 @@ def printed(thing: object, colours: bool = False) -> str:
 
 
 def render(reports: dict[str, AttackReport]) -> Folded:
-    """As the command prints it."""
-    rows = [[name, *summary_cells(each.summary)] for name, each in reports.items()]
-    return Folded(Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows))
+    return Folded(attacked_grid(reports))
 
 
 def test_changed_words_stand_beside_what_they_were() -> None:
@@ -91,3 +90,17 @@ def test_texts_that_could_not_change_are_not_called_robust() -> None:
     warning = warning_of(found)
     assert warning and "could change only 1.5 % of the words, less than 10 %" in warning
     assert warning_of(report(unknown, min_changeable=0.01)) is None and warning_of(report(EXAMPLE)) is None
+
+
+def test_a_model_at_guessing_is_marked() -> None:
+    """Half of the examples have each label, and the model gives one answer to all: nothing can make it worse."""
+    robust = EXAMPLE.model_copy(update={"status": "robust", "adversarial": None, "row": 1})
+    wrong = EXAMPLE.model_copy(update={"status": "wrong", "adversarial": None, "row": 2, "label": 0})
+    constant, learnt = (
+        report(*[robust, wrong] * 20),
+        report(*[robust, wrong.model_copy(update={"status": "robust"})] * 20),
+    )
+    assert constant.summary.majority == learnt.summary.majority == 0.5
+    text = printed(render({"constant": constant, "learnt": learnt}))
+    assert "constant ‡" in text and "learnt ‡" not in text and "at guessing" in " ".join(text.split())
+    assert "at guessing" not in printed(render({"learnt": learnt}))

@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reported_runs import attack_result, guess, write_run
+from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
-from rosewood.evaluation.comparison import compared
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
-from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.comparison import compared, intervals_table
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, load_runs
+from rosewood.evaluation.layout import Grid, to_latex
 from rosewood.evaluation.means import ROLES
 from rosewood.evaluation.method_figures import SUMMARIES, figures_by_method, over_seeds
 from rosewood.evaluation.predictions_file import correct_by_set, predictions_file
 from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch
-from rosewood.results import Evaluation, Mean, MissingSet, SetResult
+from rosewood.results import Evaluation, GroupResult, Mean, MissingSet, SetResult
 from tiny_runs import run_info
 
 
@@ -301,3 +303,76 @@ def test_runs_that_were_not_evaluated_alike_say_in_what(tmp_path: Path) -> None:
         f"{folders[0]} and {folders[1]} were not evaluated alike: examples of each set: all and at most 100; tokens "
         "per text: 16 and 64. Evaluate both with the same options."
     )
+
+
+def test_what_rosewood_attack_has_kept_is_in_the_table_and_tested(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / method, method) for method in ("vanilla", "rose")]
+    table, pairs = compared(load_runs(folders), "vanilla")
+    assert shown(table, "rose")["under pwws own test"].startswith("30.0 ±")
+    assert [row[2] for row in pairs.rows][-3:] == ["typos 0.1", "typos 0.4", "under pwws on own test"]
+    assert "Not tested" not in pairs.caption
+    other = attack_result(2).model_copy(update={"lexicon": "other"})
+    save_outcome(other, folders[1] / "attacks" / "pwws-test-other")
+    table, pairs = compared(load_runs(folders), "vanilla")
+    assert shown(table, "vanilla")["under pwws (2) own test"] == "missing"
+    assert shown(table, "rose")["under pwws (2) own test"].startswith("80.0 ±")
+    assert 'pwws (2) on own test: lexicon="other".' in table.caption
+    assert pairs.caption.endswith(
+        "Not tested: under pwws (2) on own test (not made on both runs alike: give both to one command)."
+    )
+
+
+def test_nothing_that_was_tested_is_all_that_is_said_without_a_baseline(tmp_path: Path) -> None:
+    (table,) = compared(load_runs([write_run(tmp_path / "rose", "rose")]))
+    assert "Not tested" not in table.caption
+
+
+def test_a_method_that_answers_one_label_is_marked_and_has_neither_star_nor_rank(tmp_path: Path) -> None:
+    """Clean and under noise 50 %: beside vanilla's 60 and 40 % that would be the most robust of all."""
+    folders = [write_run(tmp_path / f"v{seed}", "vanilla", seed, 30 + seed) for seed in range(3)]
+    folders += [write_run(tmp_path / f"r{seed}", "rose", seed, 37 + seed) for seed in range(3)]
+    folders += [guess(write_run(tmp_path / f"f{seed}", "freelb", seed, 20 + seed)) for seed in range(3)]
+    table = compared(load_runs(folders), "vanilla")[0]
+    found = shown(table, "freelb")
+    assert found["clean"] == "52.5 ±2.5 ‡" and found["under pwws own test"] == "30.0 ±0.0 ‡"
+    assert "*" not in "".join(found.values()) and "*" in shown(table, "rose")["clean"]
+    assert "‡: at guessing" in table.caption and "freelb (one of the two is at guessing)" in table.caption
+    assert r"\ddag{}" in to_latex(table)
+    assert not any(
+        method == "freelb" for method, _ in over_seeds(figures_by_method(by_method(load_runs(folders))), "vanilla")
+    )
+
+
+def test_a_rank_is_among_those_who_have_learnt(tmp_path: Path) -> None:
+    worse = ROAST | {"clean": 0.8, "shift": 0.7}
+    folders = [
+        save(tmp_path / name, name, 0, {("sst2", "clean"): values["clean"]}, values)
+        for name, values in (
+            ("vanilla", ROAST),
+            ("rose", worse),
+            ("freelb", ROAST | {"clean": 0.5, "adversarial": 0.9}),
+        )
+    ]
+    assert float(shown(compared(load_runs(folders), "vanilla")[0], "freelb")["rank"]) < 3
+    found = Evaluation.load(folders[2] / "evaluation.json")
+    halves = [GroupResult(kind="class", group=name, examples=100, accuracy=0.5, interval=(0.4, 0.6)) for name in "ab"]
+    save_evaluation(
+        found.model_copy(update={"sets": [found.sets[0].model_copy(update={"groups": halves})]}), folders[2]
+    )
+    table = compared(load_runs(folders), "vanilla")[0]
+    assert shown(table, "freelb")["rank"] == "-" and shown(table, "freelb")["improvement (5 metrics)"] == "-"
+    assert [shown(table, name)["rank"] for name in ("vanilla", "rose")] == ["1.3", "1.7"]
+
+
+def test_intervals_of_means_say_nothing_where_they_know_nothing(tmp_path: Path) -> None:
+    def table(*values: float) -> str:
+        folders = [
+            save(tmp_path / f"{len(values)}{seed}{value}", "rose", seed, {("test", "clean"): value}, suite=None)
+            for seed, value in enumerate(values)
+        ]
+        return intervals_table(load_runs(folders)).rows[0][1]
+
+    assert table(0.3, 0.3, 0.3) == "-", "not 30.0 to 30.0"
+    assert table(0.9, 0.4) == "-", "not -252.7 to 382.7"
+    assert table(0.1, 0.9, 0.5) == "0.0 to 100.0"
+    assert table(0.80, 0.81, 0.82) == "78.5 to 83.5"

@@ -20,6 +20,7 @@ from rosewood.evaluation.statistics import (
     mean_and_deviation,
     paired_bootstrap,
     relative_improvement,
+    seed_interval,
     t_interval,
     welch,
 )
@@ -246,3 +247,13 @@ def test_the_interval_of_a_mean_over_seeds_is_students() -> None:
     assert t_interval([0.8, 0.9, 1.0]) == pytest.approx((0.9 - 0.1 * 4.302653 / 3**0.5, 0.9 + 0.1 * 4.302653 / 3**0.5))
     with pytest.raises(DataError, match="at least 2"):
         t_interval([0.8])
+
+
+def test_intervals_over_seeds_are_bounded_and_only_where_seeds_can_tell() -> None:
+    assert seed_interval([0.3, 0.3, 0.3]) is None, "not from 30.0 to 30.0"
+    assert seed_interval([0.1, 0.9]) is None, "two seeds give nearly everything, or beyond"
+    assert seed_interval([0.5]) is None
+    low, high = t_interval([0.05, 0.5, 0.95])
+    assert low < 0 and high > 1 and seed_interval([0.05, 0.5, 0.95]) == (0.0, 1.0)
+    assert seed_interval([-0.9, 0.0, 0.9], (-1.0, 1.0)) == (-1.0, 1.0)
+    assert seed_interval([0.8, 0.81, 0.82]) == t_interval([0.8, 0.81, 0.82]), "inside, nothing is cut"

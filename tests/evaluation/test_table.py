@@ -5,6 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from reported_runs import LABELS
+from reported_runs import evaluation as of_a_suite
 from rosewood.errors import RunError
 from rosewood.evaluation.layout import Folded, Grid, broken, fold, to_latex, to_markdown
 from rosewood.evaluation.table import grids, render, worst_group
@@ -186,3 +188,16 @@ def test_markdown_and_latex() -> None:
     assert r"\caption{A \& B. In \%.}" in latex
     assert r"\begin{tabular}{lr}" in latex
     assert r"a|b\_c & 90.0 $\pm$2.5* \\" in latex
+
+
+def test_a_model_at_guessing_is_marked_in_every_table() -> None:
+    good, bad = of_a_suite(30), of_a_suite(20)
+    classes = [GroupResult(kind="class", group=name, examples=20, accuracy=0.5, interval=(0.3, 0.7)) for name in LABELS]
+
+    def told(found: Evaluation) -> Evaluation:
+        return found.model_copy(update={"sets": [each.model_copy(update={"groups": classes}) for each in found.sets]})
+
+    first, sets, noise, *_ = grids({"good": told(good), "bad": told(bad)})
+    assert [row[0] for row in first.rows] == ["good", "bad ‡"] and "‡: at guessing" in first.caption
+    assert "bad ‡" in sets.header and [row[1] for row in noise.rows] == ["good", "bad ‡"]
+    assert "guessing" not in grids({"good": told(good)})[0].caption

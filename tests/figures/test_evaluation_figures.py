@@ -7,8 +7,7 @@ import pytest
 
 from reported_runs import attack_result, evaluation
 from rosewood.evaluation.evaluated_runs import EvaluatedRun
-from rosewood.evaluation.method_figures import Figure, mean_of
-from rosewood.evaluation.statistics import t_interval
+from rosewood.evaluation.statistics import seed_interval, t_interval
 from rosewood.figures.anomalies import anomalies, anomaly_scores
 from rosewood.figures.calibration import calibration
 from rosewood.figures.groups import groups
@@ -113,11 +112,14 @@ def test_noise_curves_begin_without_noise_and_share_their_range() -> None:
     figure = noise_curves(METHODS, "some_typos")
     assert figure.layout.title.text == "some typos"
     assert list(figure.data[0].x) == [0.0, 0.1, 0.4] and list(figure.data[0].y) == pytest.approx([75, 70, 55])
-    rose = mean_of([Figure(0.8), Figure(0.9)])
-    assert rose.interval is not None
-    assert figure.data[1].error_y.array[0] == pytest.approx(100 * (min(1, rose.interval[1]) - 0.85))
+    assert figure.data[1].y[0] == pytest.approx(85) and figure.data[1].error_y.array[0] == 0, "two seeds: no interval"
+    three = {"rose": [evaluation(right) for right in (32, 36, 34)]}
+    interval = seed_interval([0.8, 0.9, 0.85])
+    assert interval is not None
+    whisker = noise_curves(three, "some_typos").data[0].error_y.array[0]
+    assert whisker == pytest.approx(100 * (interval[1] - 0.85))
     low, high = figure.layout.yaxis.range
-    assert low < 55 and high > 90
+    assert low < 55 and high > 85
 
 
 def test_reliability_pools_the_bins_of_seeds_and_leaves_out_empty_ones() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from reported_runs import EVIL, attack_result, write_run
+from reported_runs import EVIL, attack_result, guess, write_run
 from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
 from rosewood.report.card import model_card, write_card
@@ -102,3 +102,15 @@ def test_what_is_no_run_has_no_card(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run of Rosewood"):
         write_card(folder, tmp_path / "card.md")
     assert not (tmp_path / "card.md").exists()
+
+
+def test_a_card_says_that_a_model_guesses(tmp_path: Path) -> None:
+    text = str(model_card(guess(write_run(tmp_path / "run", "freelb", right=20))))
+    limits = text.split("## Limits")[1].split("- ")
+    assert limits[1].startswith(
+        "It is at guessing: 50.0 % (40.0 to 60.0) on clean plain, where the most frequent label is 50.0 % of the "
+        "examples. It has not learnt the task"
+    )
+    assert "freelb is at guessing (own)" in text.split("## How to load it")[0], "and says so before anything else"
+    assert "| freelb ‡ |" in text
+    assert "at guessing" not in str(model_card(guess(write_run(tmp_path / "good", "rose", right=30))))

@@ -10,6 +10,7 @@ from reported_runs import EVIL, attack_result, evaluation, landscape, watch, wri
 from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
+from rosewood.evaluation.made_attacks import attacked
 from rosewood.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
 from rosewood.report.sections import (
@@ -132,7 +133,7 @@ def test_an_attack_under_other_conditions_is_another_attack(
 ) -> None:
     attacked_again(tmp_path / "rose", "pwws-test-other", **changes)
     again = subject(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
-    table = attacks.attack_table(attacks.attacked(again.runs))
+    table = attacks.attack_table(attacked([run.evaluated for run in again.runs]), again.runs)
     assert table is not None
     assert [row[:2] for row in table.rows] == [
         ["pwws (1) on own test", "vanilla"],
@@ -153,8 +154,9 @@ def test_an_attack_has_the_label_that_an_experiment_gave_it(tmp_path: Path) -> N
     labels = {"pwws": attack_result(), "pwws wordnet": attack_result(3)}
     live = [LiveAttack(attack=name, of="test", settings={}, summary=each.summary) for name, each in labels.items()]
     (run,) = load_runs([folder])
-    found = subject([run._replace(evaluation=run.evaluation.model_copy(update={"attacks": live}))])
-    assert [each.title for each in attacks.attacked(found.runs)] == ["pwws on own test", "pwws wordnet on own test"]
+    found = attacked([run._replace(evaluation=run.evaluation.model_copy(update={"attacks": live}))])
+    assert [each.title for each in found] == ["pwws on own test", "pwws wordnet on own test"]
+    assert [each.column for each in found] == ["under pwws\ntest", "under pwws wordnet\ntest"]
 
 
 def test_of_long_texts_the_surroundings_of_changes_stay() -> None:
@@ -204,9 +206,10 @@ def test_cells_of_an_experiment_have_its_command_once(tmp_path: Path) -> None:
 def test_a_command_names_the_lexicon_where_the_attack_has_recorded_it(full: Subject) -> None:
     *_, before = commands.commands(full.runs[0])
     assert "--lexicon" not in before
-    (kept,) = full.runs[0].attacks
-    named = replace(kept, report=kept.report.model_copy(update={"lexicon_name": "wordnet"}))
-    *_, after = commands.commands(replace(full.runs[0], attacks=[named]))
+    evaluated = full.runs[0].evaluated
+    (kept,) = evaluated.attacks
+    named = kept._replace(report=kept.report.model_copy(update={"lexicon_name": "wordnet"}))
+    *_, after = commands.commands(replace(full.runs[0], evaluated=evaluated._replace(attacks=[named])))
     assert " --lexicon wordnet " in after
 
 

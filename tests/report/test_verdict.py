@@ -1,22 +1,31 @@
 """The sentence at the top: what the tests say, better or worse, and no further."""
 
 import itertools
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from reported_runs import write_run
+from reported_runs import attack_result, guess, write_run
+from rosewood.attacks.search.outcome import save_outcome
 from rosewood.errors import RunError
-from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.evaluation.evaluated_runs import by_method, load_runs
+from rosewood.evaluation.paired import paired_tests
+from rosewood.evaluation.result_files import save_evaluation
+from rosewood.evaluation.statistics import mcnemar
 from rosewood.report.subject import Subject, subject
 from rosewood.report.verdict import Verdict, verdict
+from rosewood.results import Evaluation, LiveAttack
 
 NUMBERS = itertools.count()
 
 
 @pytest.fixture
 def said(tmp_path: Path):
-    def of(baseline: str | None = None, keep_predictions: bool = True, **methods: list[int]) -> Verdict:
+    def of(
+        baseline: str | None = None, keep_predictions: bool = True, keep_attacks: bool = True, **methods: list[int]
+    ) -> Verdict:
         folders = [
             write_run(tmp_path / f"{next(NUMBERS)}", method, seed, right)
             for method, rights in methods.items()
@@ -25,6 +34,9 @@ def said(tmp_path: Path):
         if not keep_predictions:
             for folder in folders:
                 (folder / "predictions-own.parquet").unlink()
+        if not keep_attacks:
+            for folder in folders:
+                shutil.rmtree(folder / "attacks")
         found: Subject = subject(load_runs(folders), baseline)
         return verdict(found)
 
@@ -41,11 +53,12 @@ def test_one_method_alone_is_described(said) -> None:
 
 
 def test_single_runs_are_judged_on_the_same_examples(said) -> None:
-    found = said(vanilla=[24], rose=[38], same=[24], worse=[15])
+    """Four sets, two noises and an attack that does the same to all: seven tests for each method."""
+    found = said(vanilla=[27], rose=[38], same=[27], worse=[15])
     assert found.sentence == (
-        "rose is better than vanilla on clean plain, imdb, poem and advglue; worse is worse than vanilla on clean "
-        "plain, imdb, poem and advglue; same cannot be shown to differ from it (p < 0.05 after Holm's "
-        "adjustment of 12 tests on the same examples)."
+        "rose is better than vanilla on clean plain, imdb, poem, advglue, typos 0.1 and typos 0.4; worse is worse than "
+        "vanilla on clean plain, imdb, poem, advglue, typos 0.1 and typos 0.4; same cannot be shown to differ from it "
+        "(p < 0.05 after Holm's adjustment of 21 tests on the same examples)."
     )
     assert found.remarks[0] == "One seed each: another seed could change the picture."
 
@@ -55,13 +68,20 @@ def test_chance_is_called_chance(said) -> None:
         "{} be shown to differ from vanilla: none of {} tests on the same examples has p < 0.05 after Holm's "
         "adjustment."
     )
-    assert said(vanilla=[30], rose=[31]).sentence == expected.format("rose cannot", 4)
-    assert said(vanilla=[30], a=[31], b=[29]).sentence == expected.format("No method can", 8)
+    assert said(vanilla=[30], rose=[31]).sentence == expected.format("rose cannot", 7)
+    assert said(vanilla=[30], a=[31], b=[29]).sentence == expected.format("No method can", 14)
 
 
 def test_without_predictions_or_a_baseline_nothing_is_claimed(said) -> None:
-    assert said(vanilla=[20], rose=[40], keep_predictions=False).sentence.startswith(
-        "No difference from vanilla can be tested: each method has a single run"
+    assert said(vanilla=[20], rose=[40], keep_predictions=False).sentence == (
+        "rose cannot be shown to differ from vanilla: none of 1 tests on the same examples has p < 0.05 after Holm's "
+        "adjustment. Not tested: clean plain, imdb, poem, advglue and 2 more (predictions of single examples are not "
+        "kept: rosewood evaluate RUN)."
+    )
+    assert said(vanilla=[20], rose=[40], keep_predictions=False, keep_attacks=False).sentence == (
+        "No difference from vanilla can be tested: each method has a single run. Not tested: clean plain, imdb, poem, "
+        "advglue and 2 more (predictions of single examples are not kept: rosewood evaluate RUN); attacks (none was "
+        "made: rosewood attack RUN --attack pwws)."
     )
     assert said(smart=[20], rose=[40]).sentence == (
         "smart and rose stand side by side; without a baseline no difference between them is tested."
@@ -71,18 +91,77 @@ def test_without_predictions_or_a_baseline_nothing_is_claimed(said) -> None:
 
 def test_several_seeds_are_judged_over_seeds_in_both_directions(said) -> None:
     found = said(vanilla=[24, 25, 24], rose=[34, 35, 35], worse=[15, 15, 16], single=[30])
-    first, second, third = found.sentence.split("; ")
+    first, second = found.sentence.split("; ", 1)
     assert first.startswith("rose is better than vanilla on clean, shift, adversarial and noise")
     assert second.startswith("worse is worse than vanilla on clean, shift, adversarial and noise")
     assert "worse" not in first and "better" not in second
-    assert third.startswith("single cannot be shown to differ from it (p < 0.05 after Holm's adjustment of ")
-    assert third.endswith("one-tailed tests over seeds in either direction).")
+    assert second.endswith(
+        "one-tailed tests over seeds in either direction). Not tested: ECE, AUROC and under pwws own test of rose and "
+        "worse (no seed changes it); single (it takes two seeds or more of both methods)."
+    )
     assert "One seed each: another seed could change the picture." not in found.remarks
     assert said(vanilla=[24], rose=[34, 35]).sentence == (
-        "No difference from vanilla can be tested: it takes two seeds or more of both methods that differ."
+        "No difference from vanilla can be tested. Not tested: rose (it takes two seeds or more of both methods)."
     )
 
 
 def test_a_baseline_that_is_not_there_is_refused(said) -> None:
     with pytest.raises(RunError, match=r"no run was trained with xyz: Known: rose, vanilla\."):
         said("xyz", vanilla=[20], rose=[25])
+
+
+def test_noise_and_attacks_are_tested_on_the_same_examples(said, tmp_path: Path) -> None:
+    """Equal on clean text, apart under attack: nine of ten examples against three."""
+    folders = [write_run(tmp_path / method, method) for method in ("vanilla", "rose")]
+    for folder in folders:
+        shutil.rmtree(folder / "attacks")
+    for folder, broken in zip(folders, (90, 20), strict=True):
+        save_outcome(attack_result(broken, count=100), folder / "attacks" / "pwws-test-f")
+    found = verdict(subject(load_runs(folders)))
+    assert found.sentence.startswith("rose is better than vanilla on under pwws on own test (p < 0.05 after")
+    tests, untested = paired_tests(by_method(load_runs(folders)), "vanilla")
+    assert untested == [] and len(tests) == 7
+    under = tests[-1]
+    assert (under.set, under.change.difference) == ("under pwws on own test", pytest.approx(0.7))
+    assert under.p == mcnemar(np.arange(100) >= 20, np.arange(100) >= 90)
+
+
+def test_an_attack_that_was_not_made_alike_is_not_tested_and_said_to_be(said, tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / method, method) for method in ("vanilla", "rose")]
+    other = attack_result(3).model_copy(update={"attack": "typos"})
+    save_outcome(other, folders[1] / "attacks" / "typos-test-f")
+    late = attack_result(3).model_copy(update={"attack": "genetic"})
+    unsettled = late.summary.model_copy(update={"counts": {"out_of_time": 1}})
+    for folder in folders:
+        save_outcome(late.model_copy(update={"summary": unsettled}), folder / "attacks" / "genetic-test-f")
+    sentence = verdict(subject(load_runs(folders))).sentence
+    assert "none of 7 tests" in sentence
+    assert sentence.endswith(
+        "Not tested: under genetic on own test (it ran out of time); under typos on own test (not made on both runs "
+        "alike: give both to one command)."
+    )
+    live = LiveAttack(attack="checked", of="clean plain", settings={}, summary=attack_result(2).summary)
+    for folder in folders:
+        evaluation = Evaluation.load(folder / "evaluation.json")
+        save_evaluation(evaluation.model_copy(update={"attacks": [live]}), folder)
+    assert "under checked on clean plain (single examples are not kept by rosewood evaluate" in (
+        verdict(subject(load_runs(folders))).sentence
+    )
+
+
+def test_a_method_at_guessing_is_not_called_better(said, tmp_path: Path) -> None:
+    """It answers one label whatever it reads: on noise it keeps what vanilla loses."""
+    folders = [write_run(tmp_path / "vanilla", "vanilla", right=30)]
+    folders.append(guess(write_run(tmp_path / "freelb", "freelb", right=20)))
+    found = verdict(subject(load_runs(folders)))
+    assert found.sentence == (
+        "No difference from vanilla can be tested: each method has a single run. Not tested: freelb (one of the two is "
+        "at guessing)."
+    )
+    assert found.remarks[0].startswith("freelb is at guessing (own): it has not learnt the task")
+    folders = [write_run(tmp_path / f"vanilla{seed}", "vanilla", seed, 30 + seed) for seed in range(3)]
+    folders += [guess(write_run(tmp_path / f"freelb{seed}", "freelb", seed, 20)) for seed in range(3)]
+    folders += [write_run(tmp_path / f"rose{seed}", "rose", seed, 37 + seed) for seed in range(3)]
+    found = verdict(subject(load_runs(folders)))
+    assert "freelb is" not in found.sentence and "rose is better than vanilla" in found.sentence
+    assert "freelb (one of the two is at guessing)" in found.sentence

@@ -16,7 +16,7 @@ from sklearn.metrics import matthews_corrcoef
 
 from rosewood.errors import RunError
 from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.statistics import t_interval
+from rosewood.evaluation.statistics import seed_interval
 from rosewood.results import CellResult, Evaluation, ResultFile, ResultPart, SetResult, Share
 
 AGREEING, OPPOSED = ("train", "ambiguous"), ("disambiguating", "disambiguating-in-domain")
@@ -44,7 +44,7 @@ class ProbedRecipe(ResultPart):
     seeds: list[int]
     mean: Correlation
     median: Correlation
-    interval: tuple[Correlation, Correlation] | None  # 95 %, of the mean over seeds (Student's t); None for one seed
+    interval: tuple[Correlation, Correlation] | None  # 95 %, of the mean over seeds (Student's t); None below three
     in_domain_mean: Correlation | None
     validation_accuracy: Share
     ambiguous_accuracy: Share | None
@@ -129,17 +129,11 @@ def _recipe(runs: Sequence[ProbedRun]) -> ProbedRecipe:
         seeds=[run.seed for run in runs],
         mean=fmean(values),
         median=median(values),
-        interval=_interval(values) if len(values) > 1 else None,
+        interval=seed_interval(values, (-1.0, 1.0)),
         in_domain_mean=_mean([run.matthews_in_domain for run in runs]),
         validation_accuracy=fmean(run.validation_accuracy for run in runs),
         ambiguous_accuracy=_mean([run.ambiguous_accuracy for run in runs]),
     )
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """Cut to what a correlation can be: few seeds that disagree give an interval far beyond."""
-    low, high = t_interval(values)
-    return max(-1.0, low), min(1.0, high)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -152,8 +152,9 @@ def attack(
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
     from rosewood.attacks.search.prepare import choose_attack
-    from rosewood.attacks.search.table import CAPTION, COLUMNS, diff, summary_cells, title_of, warning_of
-    from rosewood.evaluation.layout import Folded, Grid
+    from rosewood.attacks.search.table import diff, warning_of
+    from rosewood.evaluation.layout import Folded
+    from rosewood.evaluation.made_attacks import attacked_grid
     from rosewood.overrides import parse_overrides
     from rosewood.processes import is_first
 
@@ -191,9 +192,7 @@ def attack(
             console.print(warning, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
-    rows = [[run, *summary_cells(result.summary)] for run, result in results.items()]
-    grid = Grid(title_of(next(iter(results.values()))), ["model", *COLUMNS], rows, CAPTION)
-    Console(quiet=not is_first()).print(Folded(grid))
+    Console(quiet=not is_first()).print(Folded(attacked_grid(results)))
 
 
 def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) -> AttackResult:

@@ -193,7 +193,14 @@ def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     """What a reader of the tables must know."""
     from rich.markup import escape
 
+    from rosewood.guessing import described, guessed_sets
+
     for run, evaluation in evaluations.items():
+        if guessed := guessed_sets(evaluation):
+            yield (
+                f"[yellow]at guessing[/] {escape(run)}: {escape(described(guessed))}. What a model keeps under noise "
+                "or attack says something only once it has learnt the task."
+            )
         named = {label: name for label, name in evaluation.labels.items() if label.casefold() != name.casefold()}
         if named:
             taken = ", ".join(f"{name} as {label}" for label, name in named.items())

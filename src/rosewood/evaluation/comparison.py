@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from rosewood.errors import DataError, RunError, closest
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
 from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.means import MEASURED
+from rosewood.evaluation.made_attacks import attacked
 from rosewood.evaluation.method_figures import (
     SUMMARIES,
     WORST_GROUP,
     Figure,
     Figures,
+    bounds_of,
     figures_by_method,
     is_summarised,
     over_seeds,
+    untested_over_seeds,
 )
-from rosewood.evaluation.predictions_file import correct_by_set
+from rosewood.evaluation.paired import Difference, PairedTests, paired_tests
 from rosewood.evaluation.roast_summary import RANK, improvements, ranks
 from rosewood.evaluation.shared_tasks import shared_tasks
-from rosewood.evaluation.statistics import (
-    PairedBootstrap,
-    holm,
-    mcnemar,
-    mean_and_deviation,
-    paired_bootstrap,
-    t_interval,
-)
+from rosewood.evaluation.statistics import mean_and_deviation, seed_interval
 from rosewood.evaluation.table import MEANS, WORST, half_width, percent
+from rosewood.evaluation.untested import told
+from rosewood.guessing import MARK, MEANING
 from rosewood.results import Evaluation
 
 LEVEL = 0.05
@@ -46,11 +39,37 @@ Published = Mapping[str, Mapping[str, float | None]]
 def compared(
     runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
 ) -> list[Grid]:
-    """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples."""
-    found = [methods_table(runs, baseline, published)]
-    if baseline is not None:
-        found.append(_paired(by_method(runs), baseline))
-    return [grid for grid in found if grid.rows]
+    """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples.
+
+    What was not tested, and why, is said below the tables.
+    """
+    first = tested_table(runs, baseline, published)
+    if baseline is None:
+        return [first]
+    methods = by_method(runs)
+    tests = paired_tests(methods, baseline)
+    missing = told(tests.untested, [method for method in methods if method != baseline])
+    if tests.differences:
+        return [first, _with(_paired(tests, baseline), missing)]
+    return [first if judged_over_seeds(methods) else _with(first, missing)]
+
+
+def tested_table(runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None) -> Grid:
+    """The table of methods, and what of it was not tested over seeds, where there are several."""
+    table, methods = methods_table(runs, baseline, published), by_method(runs)
+    if baseline is None or not judged_over_seeds(methods):
+        return table
+    untested = untested_over_seeds(figures_by_method(methods), baseline)
+    return _with(table, told(untested, [method for method in methods if method != baseline]))
+
+
+def _with(grid: Grid, remark: str) -> Grid:
+    return replace(grid, caption=f"{grid.caption} {remark}".strip())
+
+
+def judged_over_seeds(methods: Mapping[str, Sequence[EvaluatedRun]]) -> bool:
+    """Whether some method has several runs on a task; single runs are judged on the same examples."""
+    return any(len(runs) > len({run.evaluation.task for run in runs}) for runs in methods.values())
 
 
 def methods_table(
@@ -69,19 +88,20 @@ def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
     columns = _columns(values)
     some = runs[0].evaluation
     rows = [
-        [method, *(_interval(list(values[method].get(column, {}).values())) for column in columns)]
+        [method, *(_interval(column, list(values[method].get(column, {}).values())) for column in columns)]
         for method in methods
     ]
     return Grid(
         f"{_title(methods)}, 95 % intervals of the means",
         ["method", *(_heading(some, column, methods) for column in columns)],
         rows,
-        "In %, by Student's t over seeds, which knows no bounds such as 100; -: fewer than two seeds.",
+        "In %, by Student's t over seeds, cut to what the figure can be; -: fewer than three seeds, or all are alike.",
     )
 
 
-def _interval(figures: Sequence[Figure]) -> str:
-    return " to ".join(map(percent, t_interval([each.value for each in figures]))) if len(figures) > 1 else "-"
+def _interval(column: str, figures: Sequence[Figure]) -> str:
+    interval = seed_interval([each.value for each in figures], bounds_of(column)) if figures else None
+    return "-" if interval is None else " to ".join(map(percent, interval))
 
 
 def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
@@ -100,17 +120,17 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
     for method, runs in methods.items():
         found = {column: list(values[method].get(column, {}).values()) for column in columns}
         cells = [
-            _cell(figures) + marks.get((method, column), "") + _fewer_seeds(column, figures, runs)
+            _cell(figures) + _guessing(figures) + marks.get((method, column), "") + _fewer_seeds(column, figures, runs)
             for column, figures in found.items()
         ]
         others = [f"{improved[method][name]:.1f}" if name in improved[method] else "-" for name in extra]
-        rows.append([method, _seeds(runs), *cells, *others, *([f"{ranked[method]:.1f}"] if ranked else [])])
+        rows.append([method, _seeds(runs), *cells, *others, *([_rank(ranked.get(method))] if ranked else [])])
     some = next(iter(methods.values()))[0].evaluation
     header = ["method", "seeds", *(_heading(some, column, methods) for column in columns), *extra]
     keys = ["", "", *map(one_line, [*columns, *extra])]
     if ranked:
         header, keys = [*header, RANK], [*keys, RANK]
-    grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks))
+    grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks, values))
     return _beside(grid, keys, published) if published else grid
 
 
@@ -182,6 +202,7 @@ def _caption(
     columns: Sequence[str],
     baseline: str | None,
     marks: Mapping[tuple[str, str], str],
+    values: Figures,
 ) -> str:
     parts = ["In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval."]
     if any(column.startswith(WORST_GROUP) for column in columns):
@@ -194,6 +215,10 @@ def _caption(
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
+    if any(_guessing(list(each.values())) for found in values.values() for each in found.values()):
+        parts.append(f"{MEANING} Over seeds: in one or more of them. Not tested, and without a rank.")
+    runs = [run for each in methods.values() for run in each]
+    parts += dict.fromkeys(f"{each.name} on {each.of}: {each.apart}." for each in attacked(runs) if each.apart)
     if baseline is not None and marks:
         parts.append(
             f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; not tested: "
@@ -218,6 +243,14 @@ def _cell(figures: Sequence[Figure]) -> str:
     return percent(mean) + ("" if single.interval is None else f" {half_width(single.interval)}")
 
 
+def _guessing(figures: Sequence[Figure]) -> str:
+    return f" {MARK}" if any(each.guessing for each in figures) else ""
+
+
+def _rank(rank: float | None) -> str:
+    return "-" if rank is None else f"{rank:.1f}"
+
+
 def _seeds(runs: Sequence[EvaluatedRun]) -> str:
     seeds = sorted({run.seed for run in runs if run.seed is not None})
     return str(len(seeds)) if seeds else "-"
@@ -228,39 +261,11 @@ def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:
     return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
 
 
-class Difference(NamedTuple):
-    """A run against the baseline's of the same seed, on the same examples of one set."""
-
-    method: str
-    seed: int | None
-    set: str
-    change: PairedBootstrap
-    p: float
-    adjusted: float
-    """For all differences of the table."""
-
-
-def differences(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> list[Difference]:
-    """Single runs against the baseline's run of the same seed, wherever both have their predictions."""
-    found: list[Difference] = []
-    for method, run, other in _pairs(methods, baseline):
-        correct, before = _correct(run), _correct(other)
-        data = {each.name: each.data for each in other.evaluation.sets}
-        for each in run.evaluation.sets:
-            if each.role not in MEASURED or data.get(each.name) != each.data:
-                continue
-            change = paired_bootstrap(correct[each.name], before[each.name], run.evaluation.seed)
-            p = mcnemar(correct[each.name], before[each.name])
-            found.append(Difference(method, run.seed, each.name, change, p, adjusted=p))
-    adjusted = holm({str(place): each.p for place, each in enumerate(found)})
-    return [each._replace(adjusted=adjusted[str(place)]) for place, each in enumerate(found)]
-
-
-def _paired(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> Grid:
+def _paired(tests: PairedTests, baseline: str) -> Grid:
     return Grid(
         f"Difference from {baseline} on the same examples",
         ["method", "seed", "set", "difference", "95 % interval", "p", "p (Holm)"],
-        [_difference_row(each) for each in differences(methods, baseline)],
+        [_difference_row(each) for each in tests.differences],
         "Accuracy in points, interval by paired bootstrap; p by McNemar's exact test, two-sided; Holm: adjusted for "
         f"all rows; *: below {LEVEL}.",
         texts=3,
@@ -272,24 +277,3 @@ def _difference_row(each: Difference) -> list[str]:
     adjusted = f"{each.adjusted:.3f}" + ("*" if each.adjusted < LEVEL else "")
     change = f"{100 * each.change.difference:+.1f}"
     return [each.method, str(each.seed), each.set, change, interval, f"{each.p:.3f}", adjusted]
-
-
-def _correct(run: EvaluatedRun) -> dict[str, NDArray[np.bool_]]:
-    """Which examples of each set a run had right, as its evaluation says."""
-    correct = correct_by_set(run.predictions)
-    for each in run.evaluation.sets:
-        found = correct.get(each.name, np.zeros(0, dtype=bool))
-        if len(found) != each.examples or found.mean() != each.accuracy:
-            raise RunError(f"{run.predictions} is not of the same evaluation as {run.folder}: evaluate the run again.")
-    return correct
-
-
-def _pairs(
-    methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str
-) -> Iterator[tuple[str, EvaluatedRun, EvaluatedRun]]:
-    before = {(run.seed, run.evaluation.task): run for run in methods[baseline]}
-    for method, runs in methods.items():
-        for run in runs if method != baseline else []:
-            other = before.get((run.seed, run.evaluation.task))
-            if other is not None and all(each.predictions.exists() for each in (run, other)):
-                yield method, run, other

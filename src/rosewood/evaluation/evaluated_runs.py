@@ -9,10 +9,27 @@ from typing import Any, NamedTuple
 import yaml
 
 from rosewood import strict_yaml
+from rosewood.attacks.search.outcome import REPORT, load_outcome
 from rosewood.errors import RunError
 from rosewood.evaluation.result_files import load_evaluation, predictions_path
 from rosewood.recipe import deciding
-from rosewood.results import Evaluation, RunInfo
+from rosewood.results import AttackedExample, AttackReport, Evaluation, RunInfo
+
+
+class KeptAttack(NamedTuple):
+    """A finished attack on a run, and the folder that holds it."""
+
+    folder: Path
+    report: AttackReport
+
+    def examples(self) -> list[AttackedExample]:
+        """What was done to each example; read when asked for, as there may be very many."""
+        return load_outcome(self.folder).examples
+
+
+def kept_attacks(run: Path) -> list[KeptAttack]:
+    """What `rosewood attack` has left in the folder of a run."""
+    return [KeptAttack(each.parent, AttackReport.load(each)) for each in sorted(run.glob(f"attacks/*/{REPORT}"))]
 
 
 class EvaluatedRun(NamedTuple):
@@ -26,6 +43,7 @@ class EvaluatedRun(NamedTuple):
     """All that two seeds of one method share."""
     inconsistency: Mapping[int, float] = {}
     """First steps -> the share of predictions that differed between two dropout passes while it trained."""
+    attacks: Sequence[KeptAttack] = ()
 
     @property
     def predictions(self) -> Path:
@@ -92,12 +110,12 @@ def _check_seeds(one: EvaluatedRun, other: EvaluatedRun) -> None:
 def _load(folder: Path, suite: str | None) -> EvaluatedRun:
     evaluation = load_evaluation(folder, suite)
     if not (folder / "run.json").exists():
-        return EvaluatedRun(folder, folder.name, None, evaluation)
+        return EvaluatedRun(folder, folder.name, None, evaluation, attacks=kept_attacks(folder))
     info = RunInfo.load(folder / "run.json")
     training = {name: getattr(info, name) for name in ("model", "train_size", "max_length", "lora", "class_weights")}
     recipe = folder / "recipe.yaml"
     training |= info.training_arguments | {"recipe.yaml": _recipe(recipe) if recipe.exists() else None}
-    return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training)
+    return EvaluatedRun(folder, info.recipe, info.seed, evaluation, training, attacks=kept_attacks(folder))
 
 
 def _settings(one: Evaluation, other: Evaluation) -> str:

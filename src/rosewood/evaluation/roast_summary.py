@@ -8,6 +8,7 @@ import numpy as np
 
 from rosewood.evaluation.evaluated_runs import EvaluatedRun
 from rosewood.evaluation.statistics import FIVE_METRICS, FOUR_METRICS, PERFECT, average_rank, relative_improvement
+from rosewood.guessing import is_guessing
 
 RANK = "rank"
 # RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
@@ -38,16 +39,26 @@ def _improvements(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dic
 
 
 def ranks(methods: Methods) -> dict[str, float]:
-    """The average rank of each method, if there are several and all have all metrics; else none."""
-    metrics = {method: _metrics(runs) for method, runs in methods.items()}
+    """The average rank of each method, if there are several and all have all metrics; else none.
+
+    A method with runs at guessing has no rank among the others.
+    """
+    learnt = {method: runs for method, runs in methods.items() if not _any_guessing(runs)}
+    metrics = {method: _metrics(runs) for method, runs in learnt.items()}
     return dict(average_rank(metrics)) if len(metrics) > 1 and all(metrics.values()) else {}
 
 
 def _metrics(runs: Sequence[EvaluatedRun]) -> dict[str, float]:
-    """RoAST's five metrics, or none of them if one is missing."""
-    found = {}
+    """RoAST's five metrics, or none of them if one is missing, or if a run is at guessing."""
+    found: dict[str, float] = {}
+    if _any_guessing(runs):
+        return found
     for metric, ours in _OURS.items():
         values = [each.value for run in runs for each in run.evaluation.means if each.name == ours]
         if values:
             found[metric] = float(np.mean(values))
     return found if set(found) == set(PERFECT) else {}
+
+
+def _any_guessing(runs: Sequence[EvaluatedRun]) -> bool:
+    return any(is_guessing(run.evaluation) for run in runs)

@@ -31,6 +31,22 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
+SHARE = (0.0, 1.0)
+"""What a share can be."""
+
+
+def seed_interval(values: Sequence[float], bounds: tuple[float, float] = SHARE) -> tuple[float, float] | None:
+    """The 95 % interval of the mean over seeds, by Student's t, cut to what the figure can be.
+
+    None below three seeds, since two give nearly always all that can be, and where all seeds are alike: without any
+    deviation the formula would call the mean certain.
+    """
+    if len(values) < 3 or np.ptp(values) == 0:
+        return None
+    low, high = t_interval(values)
+    return max(bounds[0], low), min(bounds[1], high)
+
+
 def welch(better: Sequence[float], baseline: Sequence[float]) -> float | None:
     """The p-value of Welch's one-tailed t-test that `better` has the greater mean, over runs with several seeds.
 

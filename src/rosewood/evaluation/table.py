@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import get_args
 
 from rich.console import Group
 
 from rosewood.errors import RunError
 from rosewood.evaluation.layout import Folded, Grid
+from rosewood.guessing import MEANING, is_guessing, marked
 from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
 
 Evaluations = Mapping[str, Evaluation]
@@ -34,7 +36,9 @@ def render(evaluations: Evaluations) -> Group:
 
 
 def grids(evaluations: Evaluations) -> list[Grid]:
-    """One table of a task; of a suite a summary and then every perspective on its own."""
+    """One table of a task; of a suite a summary and then every perspective on its own. Models that guess are marked."""
+    guessing = {model: is_guessing(evaluation) for model, evaluation in evaluations.items()}
+    evaluations = {marked(model, guessing[model]): evaluation for model, evaluation in evaluations.items()}
     names = sorted({evaluation.suite or evaluation.task for evaluation in evaluations.values()})
     if len(names) != 1:
         raise RunError(f"a table compares models on one task; got {', '.join(names) or 'no evaluation'}.")
@@ -42,6 +46,8 @@ def grids(evaluations: Evaluations) -> list[Grid]:
         found = [_task(evaluations, names[0])]
     else:
         found = [_summary(evaluations, names[0]), _sets(evaluations)]
+    if any(guessing.values()):
+        found[0] = replace(found[0], caption=f"{found[0].caption} {MEANING}")
     found += [_noise(evaluations), _anomalies(evaluations), _columns(evaluations), _attacks(evaluations)]
     return [grid for grid in found if grid.rows]
 

@@ -10,10 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rosewood.evaluation.comparison import Published, compared, intervals_table, methods_table, one_line
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable
+from rosewood.evaluation.comparison import Published, compared, intervals_table, methods_table, one_line, tested_table
+from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable, kept_attacks
 from rosewood.evaluation.layout import Grid, to_latex, to_markdown
-from rosewood.evaluation.method_figures import Figure, OverSeeds, figures_by_method, figures_of, mean_of, over_seeds
+from rosewood.evaluation.method_figures import (
+    Figure,
+    OverSeeds,
+    bounds_of,
+    figures_by_method,
+    figures_of,
+    mean_of,
+    over_seeds,
+)
 from rosewood.evaluation.roast_summary import RANK, improvements, ranks
 from rosewood.evaluation.statistics import mean_and_deviation
 from rosewood.experiments import matched
@@ -42,9 +50,9 @@ def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid
     found = []
     for group in _groups(standings):
         several = len({run.seed for run in group.runs}) > 1
-        grids = compared(group.runs, _baseline(experiment, group), _published(experiment, group))
+        facts = (group.runs, _baseline(experiment, group), _published(experiment, group))
         # Single runs against each other: better than nothing where there is one seed, too long where there are more.
-        for grid in [grids[0], intervals_table(group.runs)] if several else grids:
+        for grid in [tested_table(*facts), intervals_table(group.runs)] if several else compared(*facts):
             of = "" if len(experiment.models) == 1 else f", {group.model}"
             found.append(replace(grid, title=grid.title + of))
     return [*found, *_matched_grids(experiment, standings), *_failed_grids(standings)]
@@ -61,7 +69,7 @@ def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> lis
     if not moments:
         return []
     tables = []
-    for group in _groups(at_match):
+    for group in _groups(at_match, with_attacks=False):
         grid = methods_table(group.runs, _baseline(experiment, group))
         of = "" if len(experiment.models) == 1 else f", {group.model}"
         tables.append(replace(grid, title=f"{grid.title} at matched clean accuracy{of}"))
@@ -99,7 +107,7 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
             for each in standings
         ],
         matched=moments,
-        matched_figures=[figure for group in _groups(at_match) for figure in _figures(unpublished, group)],
+        matched_figures=[figure for group in _groups(at_match, False) for figure in _figures(unpublished, group)],
     )
 
 
@@ -159,21 +167,28 @@ def _closing(experiment: Experiment, standings: Sequence[Standing]) -> list[Sect
     return [Section(title, [Table(grid, titled=True) for grid in grids], lead) for title, lead, grids in found if grids]
 
 
-def _groups(standings: Sequence[Standing]) -> list[Group]:
+def _groups(standings: Sequence[Standing], with_attacks: bool = True) -> list[Group]:
+    """What may stand in one table; attacks are those on the weights of the end."""
     groups: dict[tuple[str, str], Group] = {}
     for each in standings:
         if each.result is not None:
             evaluation = each.result.evaluation
             key = each.cell.model, evaluation.suite or evaluation.task
-            groups.setdefault(key, Group(*key, [])).runs.append(_run(each, each.result))
+            groups.setdefault(key, Group(*key, [])).runs.append(_run(each, each.result, with_attacks))
     for group in groups.values():
         check_comparable(group.runs)
     return list(groups.values())
 
 
-def _run(found: Standing, result: CellResult) -> EvaluatedRun:
+def _run(found: Standing, result: CellResult, with_attacks: bool) -> EvaluatedRun:
+    folder = found.folder / RUN
     return EvaluatedRun(
-        found.folder / RUN, result.label, result.seed, result.evaluation, inconsistency=result.inconsistency
+        folder,
+        result.label,
+        result.seed,
+        result.evaluation,
+        inconsistency=result.inconsistency,
+        attacks=kept_attacks(folder) if with_attacks else (),
     )
 
 
@@ -253,10 +268,11 @@ def _figure(
         values={seed: each.value for seed, each in seeds.items() if seed is not None},  # a cell always has one
         mean=mean,
         deviation=None if math.isnan(deviation) else deviation,
-        interval=mean_of(list(seeds.values())).interval,
+        interval=mean_of(list(seeds.values()), bounds_of(column)).interval,
         p=test and test.p,
         p_adjusted=test and test.adjusted,
         published=published,
+        guessing=[seed for seed, each in seeds.items() if each.guessing and seed is not None],
     )
 
 

@@ -11,17 +11,19 @@ from rosewood.evaluation.method_figures import Figure, mean_of
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.series import mark
 from rosewood.figures.style import GRID, TEXT, styled
+from rosewood.guessing import marked
 
 ROW, DOT, FRAME = 18, 11, 110  # pixels: a row without its dots, each of its dots, and what stands around the rows
 
 
 class Dot(NamedTuple):
-    """A share with its 95 % interval, if it has one."""
+    """A share with its 95 % interval, if it has one, and whether a model at guessing has it."""
 
     row: str
     series: str
     value: float
     interval: tuple[float, float] | None = None
+    guessing: bool = False
 
 
 def averaged(found: Iterable[tuple[str, str, Figure]]) -> list[Dot]:
@@ -78,7 +80,7 @@ def _trace(found: Sequence[Dot], rows: Sequence[str], name: str, place: int, off
             "width": 3,
         },
         mode="markers",
-        name=label(name),
+        name=marked(label(name), any(each.guessing for each in own)),
         marker={"color": look.colour, "symbol": look.symbol, "size": 8},
         hovertext=[_hover(each) for each in own],
         hoverinfo="text",
@@ -92,7 +94,7 @@ def _clipped(each: Dot) -> tuple[float, float]:
 
 
 def _hover(each: Dot) -> str:
-    text = f"{label(each.row)}<br>{label(each.series)}: {100 * each.value:.1f} %"
+    text = f"{label(each.row)}<br>{label(each.series)}: {100 * each.value:.1f} %{' (at guessing)' * each.guessing}"
     if each.interval is None:
         return text
     low, high = _clipped(each)

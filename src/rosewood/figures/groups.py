@@ -8,12 +8,13 @@ from rosewood.evaluation.method_figures import Figure
 from rosewood.figures.dots import averaged, dots
 from rosewood.figures.labels import label
 from rosewood.figures.perspectives import Methods
+from rosewood.guessing import is_guessing
 
 
 def groups(methods: Methods, name: str) -> go.Figure | None:
     """One row for each group of the set; nothing if it was not divided."""
     found = averaged(
-        (f"{group.kind}: {group.group}", method, Figure(group.accuracy, group.interval))
+        (f"{group.kind}: {group.group}", method, Figure(group.accuracy, group.interval, is_guessing(run)))
         for method, runs in methods.items()
         for run in runs
         for each in run.sets

@@ -11,6 +11,7 @@ from rosewood.figures.labels import axis_title, label
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import mark
 from rosewood.figures.style import styled
+from rosewood.guessing import is_guessing, marked
 from rosewood.results import Evaluation
 
 
@@ -48,7 +49,7 @@ def noise_curves(methods: Methods, kind: str) -> go.Figure:
                 "width": 2,
             },
             mode="lines+markers",
-            name=label(method),
+            name=marked(label(method), any(map(is_guessing, runs))),
             line={"color": look.colour, "dash": look.dash, "width": 2},
             marker={"color": look.colour, "symbol": look.symbol, "size": 6},
             hovertext=[f"{label(method)} at {at:g}: {100 * each.value:.1f} %" for at, each in curve.items()],

@@ -11,6 +11,7 @@ from rosewood.evaluation.means import ROLES, interval_of_mean, mean_interval
 from rosewood.evaluation.method_figures import Figure
 from rosewood.evaluation.shared_tasks import shared_tasks
 from rosewood.figures.dots import averaged, dots
+from rosewood.guessing import is_guessing
 from rosewood.results import Evaluation, Role
 
 Methods = Mapping[str, Sequence[Evaluation]]
@@ -50,7 +51,9 @@ def _mean(figures: Sequence[Figure]) -> Figure:
     """Of one model for each task, whose examples differ."""
     values = [each.value for each in figures]
     intervals = [each.interval or (each.value, each.value) for each in figures]
-    return Figure(sum(values) / len(values), interval_of_mean(values, intervals))
+    return Figure(
+        sum(values) / len(values), interval_of_mean(values, intervals), any(each.guessing for each in figures)
+    )
 
 
 def role_accuracies(evaluation: Evaluation) -> Iterator[tuple[Role, Figure]]:
@@ -58,4 +61,5 @@ def role_accuracies(evaluation: Evaluation) -> Iterator[tuple[Role, Figure]]:
     for role in ROLES:
         sets = [each for each in evaluation.sets if each.role == role and each.counted]
         if sets:
-            yield role, Figure(sum(each.accuracy for each in sets) / len(sets), mean_interval(sets))
+            mean = sum(each.accuracy for each in sets) / len(sets)
+            yield role, Figure(mean, mean_interval(sets), is_guessing(evaluation))

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from rosewood.evaluation.method_figures import Figure
 from rosewood.figures.dots import averaged, dots
+from rosewood.guessing import guesses_before
 from rosewood.results import AttackSummary
 
 Attacked = Mapping[str, Mapping[str, Sequence[AttackSummary]]]
@@ -24,5 +25,6 @@ def _figures(attacked: Attacked) -> Iterator[tuple[str, str, Figure]]:
     for attack, by_method in attacked.items():
         for method, summaries in by_method.items():
             for each in (summary for summary in summaries if summary.attacked):
-                yield f"before {attack}", method, Figure(each.clean_accuracy, each.clean_interval)
-                yield f"under {attack}", method, Figure(each.robust_accuracy, each.robust_interval)
+                guessing = guesses_before(each)
+                yield f"before {attack}", method, Figure(each.clean_accuracy, each.clean_interval, guessing)
+                yield f"under {attack}", method, Figure(each.robust_accuracy, each.robust_interval, guessing)

@@ -16,9 +16,11 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.evaluation.layout import Grid, to_markdown
+from rosewood.evaluation.made_attacks import attacked
 from rosewood.evaluation.means import MEASURED
 from rosewood.evaluation.table import half_width, percent
-from rosewood.report.sections.attacks import attack_table, attacked
+from rosewood.guessing import described, guessed_sets, is_guessing
+from rosewood.report.sections.attacks import attack_table
 from rosewood.report.subject import ReportedRun, Subject, subject
 from rosewood.report.verdict import right_on, verdict
 from rosewood.results import Average, RunInfo, SetResult, write
@@ -70,7 +72,7 @@ def _results(run: ReportedRun, task: str) -> Iterator[EvalResult]:
     for each in run.evaluated.evaluation.sets:
         if each.role in MEASURED:
             yield _result(each.name, _dataset(each), f"Accuracy ({each.role})", each.accuracy, each.interval)
-    for attack in attacked([run]):
+    for attack in attacked([run.evaluated]):
         found = attack.summary
         if not found.attacked:
             continue
@@ -118,7 +120,7 @@ def _body(about: Subject, run: ReportedRun, info: RunInfo, task: Task) -> str:
         arguments=yaml.safe_dump(info.training_arguments, sort_keys=False),
         sentence=f"{right_on(about, run.method)}.",
         remarks=verdict(about).remarks,
-        tables=[_table(grid) for grid in [*tables, attack_table(attacked(about.runs))] if grid is not None],
+        tables=[_table(grid) for grid in [*tables, attack_table(attacked([run.evaluated]), [run])] if grid is not None],
         limits=list(_limits(run, info)),
     )
 
@@ -159,7 +161,12 @@ def _fenced(text: str, language: str) -> str:
 def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
     """What the figures say against the model, worst first."""
     evaluation = run.evaluated.evaluation
-    for each in attacked([run]):
+    if is_guessing(evaluation):
+        yield (
+            f"It is at guessing: {described(guessed_sets(evaluation))}. It has not learnt the task, and what it keeps "
+            "under noise or attack is no robustness."
+        )
+    for each in attacked([run.evaluated]):
         found = each.summary
         if not found.attacked:
             share = percent(found.changeable_words or 0)

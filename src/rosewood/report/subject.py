@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rosewood.analysis.curves import Curve, training_history
 from rosewood.analysis.landscape import Landscape
-from rosewood.attacks.search.outcome import REPORT, load_outcome
 from rosewood.data.tasks import load_task
 from rosewood.evaluation.comparison import Published, check_baseline
 from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
@@ -18,23 +17,11 @@ from rosewood.evaluation.table import grids
 from rosewood.figures.perspectives import Methods
 from rosewood.figures.series import Mark, mark
 from rosewood.report.landscapes import read_landscapes
-from rosewood.results import AttackedExample, AttackReport, RunInfo
+from rosewood.results import RunInfo
 from rosewood.watched import Seen
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""
-
-
-@dataclass(frozen=True)
-class Attack:
-    """A finished attack on a run, and the folder that holds it."""
-
-    folder: Path
-    report: AttackReport
-
-    def examples(self) -> list[AttackedExample]:
-        """What was done to each example; read when asked for, as there may be very many."""
-        return load_outcome(self.folder).examples
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,6 @@ class ReportedRun:
     """Its YAML file."""
     labels: Sequence[str]
     history: dict[str, Curve]
-    attacks: Sequence[Attack]
 
     @property
     def model(self) -> str:
@@ -143,14 +129,9 @@ def _read(runs: Sequence[EvaluatedRun]) -> list[ReportedRun]:
                 recipe.read_text(encoding="utf-8", errors="replace") if recipe.exists() else None,
                 load_task(task).labels if task.exists() else [],
                 training_history(run.folder / "history.jsonl"),
-                [Attack(each.parent, AttackReport.load(each)) for each in _reports(run.folder)],
             )
         )
     return found
-
-
-def _reports(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"attacks/*/{REPORT}"))
 
 
 def _name(run: EvaluatedRun, runs: Sequence[EvaluatedRun]) -> str:

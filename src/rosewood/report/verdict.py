@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rosewood.evaluation.comparison import LEVEL, differences, one_line
-from rosewood.evaluation.method_figures import figures_by_method, over_seeds
+from rosewood.evaluation.comparison import LEVEL, judged_over_seeds, one_line
+from rosewood.evaluation.method_figures import figures_by_method, over_seeds, untested_over_seeds
+from rosewood.evaluation.paired import paired_tests
 from rosewood.evaluation.table import MEANS, percent
+from rosewood.evaluation.untested import told
 from rosewood.figures.perspectives import role_accuracies
+from rosewood.guessing import is_guessing
 from rosewood.report.subject import Subject
 from rosewood.results import Role
 
@@ -37,9 +40,21 @@ def _sentence(subject: Subject) -> str:
         return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with."
     if subject.baseline is None:
         return f"{_listed(others)} stand side by side; without a baseline no difference between them is tested."
-    if any(len(runs) > 1 for runs in _same_task(subject).values()):
+    if judged_over_seeds(subject.by_method):
         return _over_seeds(subject, subject.baseline, others)
     return _on_examples(subject, subject.baseline, others)
+
+
+def at_guessing(subject: Subject) -> list[str]:
+    """The methods with a run that has not learnt its task, in words."""
+    found = []
+    for method, evaluations in subject.methods.items():
+        tasks = dict.fromkeys(each.task for each in evaluations if is_guessing(each))
+        runs = sum(map(is_guessing, evaluations))
+        if tasks:
+            some = "" if runs == len(evaluations) else f" in {runs} of {len(evaluations)} runs"
+            found.append(f"{method} is at guessing{some} ({', '.join(tasks)})")
+    return found
 
 
 def right_on(subject: Subject, method: str) -> str:
@@ -57,8 +72,9 @@ def right_on(subject: Subject, method: str) -> str:
 def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     values = figures_by_method(subject.by_method)
     tests = over_seeds(values, baseline)
+    untested = told(untested_over_seeds(values, baseline), others)
     if not tests:
-        return f"No difference from {baseline} can be tested: it takes two seeds or more of both methods that differ."
+        return f"No difference from {baseline} can be tested. {untested}".strip()
     # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
     worse = over_seeds(values, baseline, worse=True)
     better_on: dict[str, list[str]] = {}
@@ -69,23 +85,25 @@ def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
             better_on.setdefault(method, []).append(name)
         if worse[method, column].adjusted < LEVEL:
             worse_on.setdefault(method, []).append(name)
-    return _told(baseline, others, better_on, worse_on, f"{len(tests)} one-tailed tests over seeds in either direction")
+    words = f"{len(tests)} one-tailed tests over seeds in either direction"
+    tested = [method for method in others if any(method == each for each, _ in tests)]
+    return f"{_told(baseline, tested, better_on, worse_on, words)} {untested}".strip()
 
 
 def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
-    found = differences(subject.by_method, baseline)
+    found, missing = paired_tests(subject.by_method, baseline)
+    untested = told(missing, others)
     if not found:
-        return (
-            f"No difference from {baseline} can be tested: each method has a single run, and their predictions of the "
-            "same examples are not at hand."
-        )
+        return f"No difference from {baseline} can be tested: each method has a single run. {untested}".strip()
     better_on: dict[str, list[str]] = {}
     worse_on: dict[str, list[str]] = {}
     for each in found:
         if each.adjusted < LEVEL:
             place = better_on if each.change.difference > 0 else worse_on
             place.setdefault(each.method, []).append(each.set)
-    return _told(baseline, others, better_on, worse_on, f"{len(found)} tests on the same examples")
+    tested = [method for method in others if any(method == each.method for each in found)]
+    words = f"{len(found)} tests on the same examples"
+    return f"{_told(baseline, tested, better_on, worse_on, words)} {untested}".strip()
 
 
 def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str) -> str:
@@ -106,8 +124,9 @@ def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tes
 
 
 def _remarks(subject: Subject) -> Iterable[str]:
-    runs = _same_task(subject)
-    if len(subject.methods) > 1 and all(len(each) == 1 for each in runs.values()):
+    for words in at_guessing(subject):
+        yield f"{words}: it has not learnt the task, and what it keeps under noise or attack is no robustness."
+    if len(subject.methods) > 1 and not judged_over_seeds(subject.by_method):
         yield "One seed each: another seed could change the picture."
     first = subject.runs[0].evaluated.evaluation
     if first.size is not None:
@@ -115,14 +134,6 @@ def _remarks(subject: Subject) -> Iterable[str]:
     lacking = {each.name for run in subject.runs for each in run.evaluated.evaluation.missing if each.counted}
     if lacking:
         yield f"{len(lacking)} {'set is' if len(lacking) == 1 else 'sets are'} missing: {_listed(sorted(lacking))}."
-
-
-def _same_task(subject: Subject) -> dict[str, list[str]]:
-    """Method and task -> its runs."""
-    found: dict[str, list[str]] = {}
-    for run in subject.runs:
-        found.setdefault(f"{run.method}\n{run.evaluated.evaluation.task}", []).append(run.name)
-    return found
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -61,10 +61,11 @@ class ComparedFigure(ResultPart):
     values: dict[int, float]  # seed -> value, as a share; none of what is of a recipe as a whole, such as its rank
     mean: float
     deviation: float | None  # of the sample; None for a single seed
-    interval: tuple[float, float] | None  # 95 %, of the mean over seeds (Student's t), or of the single run (Wilson)
+    interval: tuple[float, float] | None  # 95 %, of the mean of three seeds or more (Student's t), or of the single run
     p: Share | None = None  # Welch's one-tailed t-test that it is better than the baseline
     p_adjusted: Share | None = None  # by Holm's method, for all tests of its family: mean and drop, or the others
     published: float | None = None  # as a share
+    guessing: list[int] = []  # seeds whose model is at guessing: see rosewood.guessing
 
 
 class MatchedMoment(ResultPart):

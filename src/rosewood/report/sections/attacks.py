@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rosewood.attacks.search.table import CAPTION, COLUMNS, name_of, place_of, summary_cells
-from rosewood.evaluation.attack_conditions import (
-    Conditions,
-    conditions_of,
-    conditions_of_live,
-    identity_of,
-    told_apart,
-)
+from rosewood.attacks.search.table import CAPTION, COLUMNS, summary_cells
+from rosewood.evaluation.evaluated_runs import KeptAttack
 from rosewood.evaluation.layout import Grid
+from rosewood.evaluation.made_attacks import Attacked, attacked
 from rosewood.figures.robust_accuracy import robust_accuracy
+from rosewood.guessing import MEANING, marked
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
-from rosewood.report.subject import Attack, ReportedRun, Subject
+from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackedExample, AttackSummary
 
 PLACE = 70
@@ -24,30 +20,6 @@ TEXTS = 5
 """How many texts of an attack are shown."""
 CONTEXT = 160
 """Letters around a change that a long text keeps."""
-
-
-class Attacked(NamedTuple):
-    """A run under an attack; attacks of equal title met different models alike, with the same texts."""
-
-    name: str
-    place: str
-    conditions: Conditions
-    run: ReportedRun
-    summary: AttackSummary
-    kept: Attack | None = None
-    """Its folder and examples, where they were kept."""
-    apart: str = ""
-    """What tells it from other attacks of this name on this place, which are numbered then."""
-
-    @property
-    def title(self) -> str:
-        """The number stands before the place, which charts may cut off."""
-        return f"{self.name} on {self.place}"
-
-    @property
-    def identity(self) -> str:
-        """Equal for attacks that compare."""
-        return identity_of(self.conditions)
 
 
 class Finding(NamedTuple):
@@ -59,8 +31,8 @@ class Finding(NamedTuple):
 
 def section(subject: Subject) -> Section | None:
     """The accuracy under every attack, the figures, and some attacked texts."""
-    found = attacked(subject.runs)
-    table = attack_table(found)
+    found = attacked([run.evaluated for run in subject.runs])
+    table = attack_table(found, subject.runs)
     if table is None:
         return None
     by_attack: dict[str, dict[str, list[AttackSummary]]] = {}
@@ -77,54 +49,27 @@ def section(subject: Subject) -> Section | None:
     )
 
 
-def attack_table(found: Sequence[Attacked]) -> Grid | None:
-    """The figures of all attacks; nothing if there were none."""
-    rows = [[each.title, each.run.name, *summary_cells(each.summary)] for each in found]
+def attack_table(found: Sequence[Attacked], runs: Sequence[ReportedRun]) -> Grid | None:
+    """The figures of all attacks on some runs; nothing if there were none."""
+    names = {run.evaluated.folder: run.name for run in runs}
+    rows = [[each.title, marked(names[each.run.folder], each.guessing), *summary_cells(each.summary)] for each in found]
+    guessing = [MEANING] if any(each.guessing for each in found) else []
     apart = dict.fromkeys(f"{each.title}: {each.apart}." for each in found if each.apart)
-    return Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join([CAPTION, *apart]), texts=2) if rows else None
-
-
-def attacked(runs: Sequence[ReportedRun]) -> list[Attacked]:
-    """All attacks on the runs, those of one title together."""
-    by_name: dict[tuple[str, str], dict[str, list[Attacked]]] = {}
-    names: dict[str, tuple[str, str]] = {}
-    for each in _made(runs):
-        name = names.setdefault(each.identity, (each.name, each.place))
-        by_name.setdefault(name, {}).setdefault(each.identity, []).append(each)
-    return [
-        each._replace(name=f"{name} ({number})" if words else name, apart=words)
-        for (name, _), same in by_name.items()
-        for number, (words, alike) in enumerate(_apart(list(same.values())), start=1)
-        for each in alike
-    ]
-
-
-def _apart(several: Sequence[list[Attacked]]) -> Iterator[tuple[str, list[Attacked]]]:
-    return zip(told_apart([alike[0].conditions for alike in several]), several, strict=True)
-
-
-def _made(runs: Sequence[ReportedRun]) -> Iterator[Attacked]:
-    """Those that were kept, and those that an evaluation made."""
-    for run in runs:
-        evaluation = run.evaluated.evaluation
-        for kept in run.attacks:
-            report = kept.report
-            # Experiments record an attack twice: in its folder, and in the evaluation under its label.
-            labels = [live.attack for live in evaluation.attacks if live.summary == report.summary]
-            name = labels[0] if len(labels) == 1 else name_of(report)
-            yield Attacked(name, place_of(report), conditions_of(report), run, report.summary, kept)
-        for live in evaluation.attacks:
-            if all(live.summary != kept.report.summary for kept in run.attacks):
-                yield Attacked(live.attack, live.of, conditions_of_live(live, evaluation), run, live.summary)
+    return (
+        Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join([CAPTION, *guessing, *apart]), texts=2)
+        if rows
+        else None
+    )
 
 
 def _texts(subject: Subject, found: Sequence[Attacked]) -> Iterator[AttackedTexts]:
     """The same texts under the same attack, for the first run of each method that met it."""
+    reported = {run.evaluated.folder: run for run in subject.runs}
     for title in dict.fromkeys(each.title for each in found):
-        met: dict[str, tuple[ReportedRun, Attack]] = {}
+        met: dict[str, tuple[ReportedRun, KeptAttack]] = {}
         for each in found:
             if each.title == title and each.kept is not None:
-                met.setdefault(each.run.method, (each.run, each.kept))
+                met.setdefault(each.run.method, (reported[each.run.folder], each.kept))
         pairs = list(met.values())
         broken = sorted({each.row for _, kept in pairs for each in kept.examples() if each.status == "broken"})
         by_row: dict[int, list[Finding]] = {row: [] for row in broken[:TEXTS]}
@@ -137,7 +82,7 @@ def _texts(subject: Subject, found: Sequence[Attacked]) -> Iterator[AttackedText
             yield AttackedTexts(f"Texts that broke under {title}", shown, _more(len(broken) - len(shown), pairs))
 
 
-def _more(left: int, met: Sequence[tuple[ReportedRun, Attack]]) -> str:
+def _more(left: int, met: Sequence[tuple[ReportedRun, KeptAttack]]) -> str:
     if left <= 0:
         return ""
     folders = ", ".join(str(attack.folder) for _, attack in met[:3]) + (", …" if len(met) > 3 else "")

@@ -59,7 +59,7 @@ def commands(run: ReportedRun) -> Iterator[str]:
     if run.info is not None and run.info.command:
         yield run.info.command
     yield shlex.join(["rosewood", "evaluate", folder, *_evaluation(run.evaluated.evaluation)])
-    for attack in run.attacks:
+    for attack in run.evaluated.attacks:
         yield shlex.join(["rosewood", "attack", folder, *_attack(attack.report)])
 
 

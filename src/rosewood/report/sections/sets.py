@@ -21,4 +21,6 @@ def section(subject: Subject) -> Section | None:
     ]
     parts: list[Part] = [Charts(charts)]
     parts += [Table(subject.tables["Sets"], folded=True)] if "Sets" in subject.tables else []
-    return Section("Every set", parts, "Intervals are of 95 %: of a single run Wilson's, over seeds Student's.")
+    return Section(
+        "Every set", parts, "Intervals are of 95 %: of a single run Wilson's, over three seeds or more Student's."
+    )
