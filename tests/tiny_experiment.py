@@ -43,7 +43,7 @@ def write_experiment(folder: Path, **changes: Any) -> Path:
     task = {"name": "tiny", "title": "Tiny", "text": ["text"], "labels": LABELS, "splits": splits}
     (folder / "task.yaml").write_text(yaml.safe_dump(task))
     if not (folder / "checkpoint").exists():
-        save_tiny_checkpoint(folder / "checkpoint")
+        save_tiny_checkpoint(folder / "checkpoint", tuple(LABELS))
     raw: dict[str, Any] = {
         "recipes": [
             "vanilla",

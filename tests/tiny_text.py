@@ -60,8 +60,15 @@ def tiny_classifier(labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> BertFor
     return BertForSequenceClassification(config).train()
 
 
-def save_tiny_checkpoint(folder: Path) -> Path:
-    """A pre-trained model on disk, as `rosewood train --model FOLDER` takes it."""
-    tiny_classifier().save_pretrained(folder)
+def save_tiny_checkpoint(folder: Path, labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> Path:
+    """A classifier on disk, as `rosewood train --model FOLDER` takes it."""
+    tiny_classifier(labels).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def save_tiny_encoder(folder: Path) -> Path:
+    """A pre-trained model on disk that has no head yet."""
+    tiny_classifier().base_model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder

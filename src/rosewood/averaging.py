@@ -136,7 +136,9 @@ def _source(folder: Path, pretrained: str | None) -> Source:
         info = RunInfo.load(folder / "run.json")
         if info.status != "finished":
             raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")
-        return Source(folder, info, folder / "model", Weights(folder / "model"), pretrained or info.model)
+        return Source(
+            folder, info, folder / "model", Weights(folder / "model"), pretrained or info.pretrained or info.model
+        )
     if not (folder / "config.json").exists():
         raise RunError(
             f"{folder} cannot be averaged: expected a finished run (with run.json) or a checkpoint (with config.json)"
@@ -210,6 +212,7 @@ def _describe(first: RunInfo, seconds: float) -> RunInfo:
         recipe="average",
         task=first.task,
         model=first.model,
+        pretrained=first.pretrained,
         seed=first.seed,
         data_dir=first.data_dir,
         fingerprints={},

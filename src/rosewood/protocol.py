@@ -120,9 +120,13 @@ class Progress(NamedTuple):
 class Run:
     """What a component may know when it starts.
 
-    `pretrained` holds the weights the model had when the trainer got it, by name; it exists if a component of the
-    recipe asks for it. `loss_scale` multiplies a loss as fp16 needs it, for `slopes`; no other precision has one.
-    `folder` is a place for files that a resumed run finds again.
+    `pretrained` holds the pre-trained values of the trainable parameters, by name: those the model had when the
+    trainer got it, or those of the pre-trained model that it was given beside; it exists if a component of the recipe
+    asks for it. In the second case `frozen` has those of the encoder's other parameters, which an adapter leaves where
+    they are; in the first it is empty, because there they are at their pre-trained values.
+
+    `loss_scale` multiplies a loss as fp16 needs it, for `slopes`; no other precision has one. `folder` is a place for
+    files that a resumed run finds again.
     """
 
     model: nn.Module
@@ -132,6 +136,7 @@ class Run:
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
     loss_scale: Callable[[Tensor], Tensor] | None = None
     folder: Path | None = None
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         """The parameters of the model that may move; modules trained beside it are not part of it."""

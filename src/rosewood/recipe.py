@@ -97,6 +97,10 @@ class Recipe:
             stage.perturbation is not None and stage.perturbation.needs_substitutes for stage in self.all_stages()
         )
 
+    def needs_pretrained(self) -> bool:
+        """Whether some anchor ties the model to pre-trained weights."""
+        return any(anchor.needs_pretrained for stage in self.all_stages() for anchor in stage.anchors)
+
     def cost(self) -> Cost:
         """Passes per micro-batch of the main stage."""
         stage = self.all_stages()[-1]

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from rosewood.errors import RunError
 
 Row = tuple[str, ...]
 """The texts of one example: one, or two of a pair."""
+DEFAULT_LENGTH = 128
 _CHUNK = 2048  # texts that are tokenized at a time
 
 
@@ -35,8 +37,8 @@ class Scorer:
         max_length: int = 128,
         batch_size: int = 64,
     ) -> None:
-        if max_length > tokenizer.model_max_length:
-            raise RunError(f"max_length {max_length} is more than the model's {tokenizer.model_max_length} tokens.")
+        if max_length > longest_text(model, tokenizer):
+            raise RunError(f"max_length {max_length} is more than the model's {longest_text(model, tokenizer)} tokens.")
         if batch_size < 1:
             raise RunError(f"batch_size must be at least 1, got {batch_size}.")
         if tokenizer.pad_token_id is None or model.config.pad_token_id is None:
@@ -93,6 +95,27 @@ class Scorer:
         return logits
 
 
+def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The most tokens that a model can read: all its positions, whatever length it was trained with."""
+    return max(tokenizer.model_max_length, _positions(model))
+
+
+def text_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """How many tokens of a text a checkpoint is meant to read: as many as its tokenizer says, or else 128."""
+    says = tokenizer.model_max_length
+    return min(DEFAULT_LENGTH if says >= LARGE_INTEGER else says, _positions(model))
+
+
+def _positions(model: PreTrainedModel) -> int:
+    positions = getattr(model.config, "max_position_embeddings", None) or 0
+    if positions <= 0:
+        return int(LARGE_INTEGER)  # they are relative
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    # RoBERTa and its like count positions from the padding token on.
+    reserved = [each.padding_idx + 1 for each in tables if isinstance(getattr(each, "padding_idx", None), int)]
+    return positions - max(reserved, default=0)
+
+
 def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
     """For each label of the task, the output of the model that stands for it.
 
@@ -104,22 +127,34 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
             f"the model has {config.num_labels} outputs, the task {len(labels)} labels "
             f"({', '.join(labels)}). Evaluate a model that was fine-tuned on this task."
         )
-    id2label = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
-    names = [id2label[number] for number in range(len(labels))]
+    names = output_names(config)
     if unnamed(config):
         return list(range(len(labels)))
-    folded = [name.casefold() for name in names]
-    wanted = [label.casefold() for label in labels]
-    if sorted(folded) != sorted(wanted):
+    columns = matching_columns(names, labels)
+    if columns is None:
         raise RunError(
             f"the model's labels are {', '.join(names)}, the task's are {', '.join(labels)}. "
             "If they mean the same, give the outputs the task's names, in their order: --labels of rosewood evaluate, "
             "or id2label in the model's config.json."
         )
-    return [folded.index(label) for label in wanted]
+    return columns
+
+
+def matching_columns(names: Sequence[str], labels: Sequence[str]) -> list[int] | None:
+    """For each label the place of its name; None if they are not the same names, upper and lower case alike."""
+    if sorted(names) == sorted(labels):
+        return [list(names).index(label) for label in labels]
+    folded, wanted = ([name.casefold() for name in each] for each in (names, labels))
+    alike = sorted(folded) == sorted(wanted) and len(set(folded)) == len(folded)
+    return [folded.index(label) for label in wanted] if alike else None
+
+
+def output_names(config: PretrainedConfig) -> list[str]:
+    """The names of a model's outputs in their order."""
+    names = cast(dict[int, str], config.id2label)  # the declared type is wider than what a model has
+    return [names.get(number, f"LABEL_{number}") for number in range(len(names))]
 
 
 def unnamed(config: PretrainedConfig) -> bool:
     """Whether the outputs have only the names that transformers gives them: LABEL_0, LABEL_1, …"""
-    names = cast(dict[int, str], config.id2label)
-    return all(name == f"LABEL_{number}" for number, name in names.items())
+    return all(name == f"LABEL_{number}" for number, name in enumerate(output_names(config)))

@@ -104,3 +104,10 @@ def test_a_model_at_guessing_is_marked() -> None:
     text = printed(render({"constant": constant, "learnt": learnt}))
     assert "constant ‡" in text and "learnt ‡" not in text and "at guessing" in " ".join(text.split())
     assert "at guessing" not in printed(render({"learnt": learnt}))
+
+
+def test_the_caption_says_where_texts_were_cut() -> None:
+    long = report(EXAMPLE).model_copy(update={"max_length": 256})
+    alike, different = ({"a": report(EXAMPLE), "b": other} for other in (report(EXAMPLE), long))
+    assert "Texts are cut after 128 tokens." in attacked_grid(alike).caption
+    assert "Texts are cut after 128 or 256 tokens." in attacked_grid(different).caption

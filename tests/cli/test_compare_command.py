@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertConfig, BertModel
 
 from cli.conftest import Rosewood
 from rosewood.experiments import local, outlook
@@ -37,7 +37,7 @@ def test_a_plan_names_every_problem_at_once_and_starts_nothing(
 def test_a_plan_measures_what_is_here_and_says_what_is_not(rosewood: Rosewood, tmp_path: Path) -> None:
     data, file = write_data(tmp_path / "data"), write_experiment(tmp_path)
     headless = tmp_path / "flat"
-    BertForSequenceClassification(
+    BertModel(
         BertConfig(vocab_size=58, hidden_size=16, num_hidden_layers=0, num_attention_heads=2, intermediate_size=32)
     ).save_pretrained(headless)
     tiny_tokenizer().save_pretrained(headless)

@@ -12,7 +12,7 @@ from rosewood.cli.probe import seeds_of
 from rosewood.experiments import local
 from tiny_experiment import InThisProcess
 from tiny_probe import write_msgs
-from tiny_text import save_tiny_checkpoint
+from tiny_text import save_tiny_encoder
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_is_no_seed_is_refused(text: str) -> None:
 
 
 def test_a_probe_prints_its_table(rosewood: Rosewood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, model, output = write_msgs(tmp_path / "msgs"), save_tiny_checkpoint(tmp_path / "model"), tmp_path / "out"
+    data, model, output = write_msgs(tmp_path / "msgs"), save_tiny_encoder(tmp_path / "model"), tmp_path / "out"
     monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: InThisProcess().run(folders))
     command = ["probe", "vanilla", "--task", "msgs-the", "--seeds", "0..1", "--model", model, "--data-dir", data]
     printed = rosewood(*command, "-o", output, "--train-size", 8, "--batch-size", 4, "--epochs", 1)

@@ -16,6 +16,7 @@ from rosewood.experiments.work import work_on
 from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
 from tiny_suite import LABELS
+from tiny_text import save_tiny_checkpoint, save_tiny_encoder
 
 
 def lines(file: Path) -> list[str]:
@@ -199,3 +200,21 @@ def test_a_lexicon_that_is_not_here_is_missed_before_training(tmp_path: Path, mo
     with pytest.raises(AbsentError, match=r"counterfitted_neighbors\.json: no such file"):
         work_on(tmp_path / "cell")
     assert not (tmp_path / "cell" / RUN).exists()
+
+
+def test_what_a_classifier_decides_is_settled_before_any_cell_runs(tmp_path: Path) -> None:
+    """Its labels must be known, and the pre-trained model that it names is part of its cells."""
+    data = write_data(tmp_path / "data")
+    model = save_tiny_checkpoint(tmp_path / "checkpoint")
+    with pytest.raises(
+        ExperimentError, match=r"tasks\.0: .* with 2 outputs \(LABEL_0, LABEL_1\), and the data has 2 la"
+    ):
+        cells_of(tiny_experiment(tmp_path), data)
+    named = cells_of(tiny_experiment(tmp_path, labels=LABELS), data)
+    assert {tuple(cell.plan().labels or ()) for cell in named} == {tuple(LABELS)}
+    assert all("pretrained" not in cell.settings for cell in named)
+    base = save_tiny_encoder(tmp_path / "base")
+    (model / "README.md").write_text(f"---\nbase_model: {base}\n---\n")
+    found = cells_of(tiny_experiment(tmp_path, labels=LABELS), data)
+    assert {cell.plan().pretrained for cell in found} == {str(base)}
+    assert not {cell.fingerprint for cell in found} & {cell.fingerprint for cell in named}

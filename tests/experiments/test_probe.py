@@ -23,7 +23,7 @@ from rosewood.experiments.grid import cells_of
 from rosewood.experiments.probe import check_features, experiment_of, probe
 from tiny_experiment import InThisProcess
 from tiny_probe import FOLDER, TRAINING, write_msgs, write_rows
-from tiny_text import save_tiny_checkpoint
+from tiny_text import save_tiny_encoder
 
 FILES = ("probing.json", "probing.md", "probing.svg", "results.json", "table.md")
 RECIPES = ("vanilla", "rose-second")
@@ -33,7 +33,7 @@ class Place:
     """A model, data, and a finished probe."""
 
     def __init__(self, folder: Path) -> None:
-        self.model, self.data = str(save_tiny_checkpoint(folder / "model")), write_msgs(folder / "msgs")
+        self.model, self.data = str(save_tiny_encoder(folder / "model")), write_msgs(folder / "msgs")
         self.whole = folder / "whole"
 
     def probe(self, output: Path, engine: Any = None, **changes: Any) -> Probing:

@@ -56,7 +56,7 @@ def films(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(tmp_path: Path, films: Path) -> Plan:
     """A run whose recipe, task, label, evaluation set and tokenizer have names that climb out of every folder."""
-    checkpoint = save_tiny_checkpoint(tmp_path / "checkpoint")
+    checkpoint = save_tiny_checkpoint(tmp_path / "checkpoint", ("../../../label", "good"))
     quoted = {name: json.dumps(f"../../../{name}") for name in ("name", "label", "set")}
     (tmp_path / "own.yaml").write_text(TASK.format(file=films, **quoted))
     recipe = build_recipe({"name": "../../recipe"})

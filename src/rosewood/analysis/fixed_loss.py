@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rosewood.data.loading import fingerprint
 from rosewood.data.model_identity import of_model
 from rosewood.errors import RunError
-from rosewood.scoring import label_columns
+from rosewood.scoring import label_columns, longest_text
 
 
 class Point(NamedTuple):
@@ -38,8 +38,8 @@ class FixedLoss:
         batch_size: int = 64,
     ) -> None:
         """Takes data as `load_split` gives them: the texts, then the integer `label`."""
-        if max_length > tokenizer.model_max_length:
-            raise RunError(f"max_length {max_length} is more than the model's {tokenizer.model_max_length} tokens.")
+        if max_length > longest_text(model, tokenizer):
+            raise RunError(f"max_length {max_length} is more than the model's {longest_text(model, tokenizer)} tokens.")
         self.model = model
         self.examples = len(data)
         self.data = fingerprint(data)

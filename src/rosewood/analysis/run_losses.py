@@ -64,4 +64,4 @@ class RunLosses:
 
 def _start(info: RunInfo, task: Task) -> tuple[Any, PreTrainedTokenizerBase]:
     disable_progress_bar()
-    return load_pretrained(info.model, task, info.seed)
+    return load_pretrained(info.model, task, info.seed, new_head=info.new_head)

@@ -184,7 +184,8 @@ class InformativeTether(PretrainedTether):
     def __init__(self, settings: Informative, run: Run) -> None:
         factors = [name for change in low_rank_changes(run.model) for name in change.factors]
         trainable = run.trainable()
-        super().__init__(run, pretrained_names(run.model) + [name for name in factors if name in trainable])
+        own = pretrained_names(run.model) + [name for name in factors if name in trainable]
+        super().__init__(run, own + list(run.frozen))
         self._settings, self._model = settings, run.model
         self._teacher = LentWeights(run.model, self.parameters)
         heads = attached(run.model, settings.name)

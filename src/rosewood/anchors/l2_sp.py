@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,7 +36,9 @@ class L2SP(Anchor):
     anchored. Li et al. add a plain decay of the head: that is the optimiser's weight_decay here.
 
     A LoRA adapter takes a weight from W0 to W0 + s B A, so what it adds to the sum is |s B A|^2, for either choice of
-    `parameters`. It is computed as s^2 tr((B^T B)(A A^T)), which never forms a matrix of the weight's size.
+    `parameters`. It is computed as s^2 tr((B^T B)(A A^T)), which never forms a matrix of the weight's size. Where the
+    weight below the adapter is not at its pre-trained value, because the model was fine-tuned before, its distance D
+    from there adds |D|^2 + 2 s tr(D^T B A); so do the distances of weights that are frozen, which are constants.
     """
 
     needs_pretrained = True
@@ -47,11 +50,12 @@ class L2SP(Anchor):
 
     def names(self, model: nn.Module) -> list[str]:
         """The parameters that are held back."""
-        names = pretrained_names(model)
-        if self.parameters == "all":
-            return names
+        return self.chosen(model, pretrained_names(model))
+
+    def chosen(self, model: nn.Module, names: Iterable[str]) -> list[str]:
+        """Those of the parameters that are of the kind that counts."""
         dimensions = {name: parameter.dim() for name, parameter in model.named_parameters()}
-        return [name for name in names if dimensions[name] > 1]
+        return [name for name in names if self.parameters == "all" or dimensions[name] > 1]
 
     def problems_with(self, model: nn.Module) -> list[str]:
         if self.names(model) or low_rank_changes(model):
@@ -79,18 +83,36 @@ class L2SPTether(PretrainedTether):
     def __init__(self, settings: L2SP, run: Run) -> None:
         super().__init__(run, settings.names(run.model))
         self._settings = settings
-        factors = dict(run.model.named_parameters())
-        self._products = [(factors[c.down], factors[c.up], c.scaling) for c in low_rank_changes(run.model)]
+        named, changes = dict(run.model.named_parameters()), low_rank_changes(run.model)
+        self._products = [(named[c.down], named[c.up], c.scaling) for c in changes]
+        self._constant = 0.0
+        self._away: list[tuple[Tensor, Tensor, Tensor, float]] = []
+        adapted = {change.base: change for change in changes}
+        for name in settings.chosen(run.model, run.frozen):
+            away = _wide(whole(named[name].detach())) - _wide(run.frozen[name])
+            self._constant += float(away.double().square().sum())
+            if name in adapted:
+                c = adapted[name]
+                self._away.append((away.T if c.transposed else away, named[c.down], named[c.up], c.scaling))
         self._differences = [torch.empty_like(parameter) for parameter in self.parameters]
 
     def weight_terms(self, at: Progress) -> list[Term]:
         squares: list[Tensor] = [scaling**2 * squared_product_norm(up, down) for down, up, scaling in self._products]
+        for away, down, up, scaling in self._away:
+            squares.append(2 * scaling * ((away @ _wide(whole(down)).T) * _wide(whole(up))).sum())
         if self.parameters:
             squares.append(SquaredDistance.apply(self._differences, self.pretrained, *self.parameters))
         value = squares[0] if len(squares) == 1 else torch.stack(squares).sum()
+        if self._constant:
+            value = value + self._constant
         if self._settings.norm == "unsquared":
             value = (value + FLOOR).sqrt()
         return [Term("l2_sp", value, self._settings.weight)]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """In single precision, or the tensor's own if that is better."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def squared_product_norm(up: Tensor, down: Tensor) -> Tensor:

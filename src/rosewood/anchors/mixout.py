@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -42,6 +42,9 @@ class Mixout(Anchor):
       elements of B with 0, each of which is what one direction of A adds to one output; the mean over masks is W, but
       k is not drawn for each element of W, which would need the whole matrix. `level="input_neuron"` mixes the
       columns of A with 0, which is the original's mask on W, exactly.
+    - Where the weights below a LoRA adapter are not at their pre-trained values, because the model was fine-tuned
+      before, they are mixed too, and so are frozen weights, as if they could move: the mean over masks is still W.
+      `level="input_neuron"` has one mask for a weight and the adapter on it.
     - m is rounded to a multiple of 2^-16, the resolution of the random numbers.
     - The mask is drawn per micro-batch, as it is per forward in the original. So a batch that is cut into accumulated
       parts sees several masks in one step, and their gradients are averaged.
@@ -60,16 +63,21 @@ class Mixout(Anchor):
         whole = pretrained_names(model) if self.scope == "all" else list(linear_weight_names(model))
         return whole + self._factors(model)
 
+    def frozen(self, run: Run) -> list[str]:
+        """The parameters that are mixed although they do not move, because they are not at their pre-trained values."""
+        return list(run.frozen) if self.scope == "all" else list(linear_weight_names(run.model, list(run.frozen)))
+
     def _factors(self, model: nn.Module) -> list[str]:
         """The factor of each LoRA adapter that is mixed with 0."""
         changes = [c for c in low_rank_changes(model) if self.scope == "all" or not c.embedding]
         return [c.down if self.level == "input_neuron" and not c.embedding else c.up for c in changes]
 
-    def input_axes(self, model: nn.Module) -> dict[str, int]:
-        """The parameters with one mask for all outputs, and which of their axes is the input."""
+    def input_axes(self, model: nn.Module, names: Sequence[str]) -> dict[str, int]:
+        """Those of the parameters with one mask for all outputs, and which of their axes is the input."""
         if self.level == "element":
             return {}
-        return linear_weight_names(model) | {c.down: 1 for c in low_rank_changes(model) if not c.embedding}
+        factors = {c.down: 1 for c in low_rank_changes(model) if not c.embedding}
+        return linear_weight_names(model, names) | factors
 
     def problems(self, stage: Stage) -> list[str]:
         perturbation = "" if stage.perturbation is None else stage.perturbation.name
@@ -113,23 +121,30 @@ class MixoutTether(PretrainedTether):
     """
 
     def __init__(self, settings: Mixout, run: Run) -> None:
-        super().__init__(run, settings.names(run.model))
+        names = settings.names(run.model) + settings.frozen(run)
+        super().__init__(run, names)
         self._run = run
         self._dropout = None if settings.dropout is None else DropoutSetting(run.model, settings.dropout)
         levels = round(settings.probability * LEVELS)
         self._threshold = LOWEST + levels
         self._scale = LEVELS / (LEVELS - levels)
         self._mixed = [torch.empty_like(part(parameter)) for parameter in self.parameters]
-        self._draws = SixteenBits(self.parameters, self._shapes(settings, run.model))
-        self._drawn = [m.new_empty(own.shape) for m, own in zip(self._mixed, self._draws.own, strict=True)]
-        expanded = [k.expand_as(m) for k, m in zip(self._drawn, self._mixed, strict=True)]
-        self._factors = dict(zip(self.names, expanded, strict=True))
+        changes = low_rank_changes(run.model) if settings.level == "input_neuron" else []
+        shared = {c.base: c for c in changes if c.base in names and c.down in names}
+        drawn = [name for name in names if name not in shared]
+        parameters = dict(zip(names, self.parameters, strict=True))
+        own = [parameters[name] for name in drawn]
+        self._draws = SixteenBits(own, self._shapes(settings, parameters, drawn))
+        self._drawn = [part(p).new_empty(mine.shape) for p, mine in zip(own, self._draws.own, strict=True)]
+        k = dict(zip(drawn, self._drawn, strict=True))
+        k |= {base: k[c.down].T if c.transposed else k[c.down] for base, c in shared.items()}
+        self._factors = {name: k[name].expand_as(m) for name, m in zip(names, self._mixed, strict=True)}
 
-    def _shapes(self, settings: Mixout, model: nn.Module) -> list[list[int]]:
+    def _shapes(self, settings: Mixout, parameters: Mapping[str, Tensor], drawn: Sequence[str]) -> list[list[int]]:
         """The shape of each k: that of a parameter, or of its input axis where a mask counts for all outputs."""
-        inputs = settings.input_axes(model)
-        shapes = [list(parameter.shape) for parameter in self.parameters]
-        for name, shape in zip(self.names, shapes, strict=True):
+        inputs = settings.input_axes(self._run.model, drawn)
+        shapes = [list(parameters[name].shape) for name in drawn]
+        for name, shape in zip(drawn, shapes, strict=True):
             if name in inputs:
                 shape[1 - inputs[name]] = 1
         return shapes

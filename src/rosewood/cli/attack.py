@@ -130,7 +130,7 @@ def attack(
         None, help="The text of a pair to change.", show_default="the last", rich_help_panel=DATA
     ),
     max_length: int | None = typer.Option(
-        None, min=4, help="Tokens per text.", show_default="the run's, or else 128", rich_help_panel=DATA
+        None, min=4, help="Tokens per text.", show_default="the run's or tokenizer's", rich_help_panel=DATA
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
@@ -250,7 +250,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         orders.field,
         seed=orders.seed,
         batch_size=orders.batch_size,
-        max_length=orders.max_length or (info.max_length if info else 128),
+        max_length=orders.max_length or (info.max_length if info else None),
         max_queries=orders.max_queries,
         max_seconds=orders.max_seconds,
         min_changeable=orders.min_changeable,

@@ -54,7 +54,9 @@ def evaluate(
     ),
     size: int | None = typer.Option(None, min=2, help="At most this many examples of each set."),
     batch_size: int = typer.Option(64, min=1),
-    max_length: int | None = typer.Option(None, min=4, help="Tokens per text.", show_default="the suite's or run's"),
+    max_length: int | None = typer.Option(
+        None, min=4, help="Tokens per text.", show_default="the suite's, run's or tokenizer's"
+    ),
     labels: str | None = typer.Option(
         None, help="Names of the model's outputs in their order, with commas.", show_default="those in its config.json"
     ),

@@ -39,7 +39,9 @@ def serve(
         help="The lexicon chosen at first: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
         show_default="counter-fitted if --data-dir has it, else roget",
     ),
-    max_length: int | None = typer.Option(None, min=4, help="Tokens per text.", show_default="the run's, or else 128"),
+    max_length: int | None = typer.Option(
+        None, min=4, help="Tokens per text.", show_default="the run's, or the tokenizer's"
+    ),
     host: str = typer.Option("127.0.0.1", help="The address to listen on; 0.0.0.0 is all of them."),
     port: int | None = typer.Option(
         None, min=1, max=65535, help="The port to listen on.", show_default="the first free one from 7860"
@@ -97,6 +99,7 @@ def _playground(
     from rosewood.playground.samples import samples
     from rosewood.playground.served import ServedRun, common_task, names_of
     from rosewood.results import RunInfo
+    from rosewood.scoring import text_length
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     files = {run: Path(run) / "run.json" for run in runs}
@@ -110,6 +113,6 @@ def _playground(
     for run, name in zip(runs, names, strict=True):
         path = str(Path(run) / "model") if run in infos else run
         model, tokenizer = load_classifier(path, bool({run, path} & trusted))
-        length = max_length or (infos[run].max_length if run in infos else 128)
+        length = max_length or (infos[run].max_length if run in infos else text_length(model, tokenizer))
         served.append(ServedRun.of(name, model.to(device), tokenizer, shared, length))
     return Playground(shared, served, arms, samples(shared, folder))

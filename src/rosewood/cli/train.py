@@ -87,6 +87,25 @@ def train(
         show_default="minilm",
         rich_help_panel=TRAINING,
     ),
+    labels: str | None = typer.Option(
+        None,
+        help="Names of a fine-tuned model's outputs in their order, with commas.",
+        show_default="those in its config.json",
+        rich_help_panel=TRAINING,
+    ),
+    new_head: bool = typer.Option(
+        False,
+        "--new-head",
+        help="Give a fine-tuned model a new classification head instead of keeping its own.",
+        rich_help_panel=TRAINING,
+    ),
+    pretrained: str | None = typer.Option(
+        None,
+        metavar="MODEL",
+        help="What anchors (RIFT, Mixout, L2-SP) and `rosewood average` take as the pre-trained weights.",
+        show_default="the base model that a fine-tuned --model names, if it is here; or --model itself",
+        rich_help_panel=TRAINING,
+    ),
     trust_remote_code: str | None = typer.Option(
         None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
     ),
@@ -163,7 +182,7 @@ def train(
     from rosewood.processes import is_first
     from rosewood.recipe import load_recipe
     from rosewood.training.class_weights import parse_class_weights
-    from rosewood.training.run import Interrupted, Plan, resume_run, start_run
+    from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run
 
     if resume:
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -195,6 +214,9 @@ def train(
                 recipe=load_recipe(recipe or "vanilla", parse_overrides(assignments)),
                 task=_task(task, files, text_column, label_column),
                 model=model or "minilm",
+                labels=named(labels),
+                new_head=new_head,
+                pretrained=pretrained,
                 data_dir=None if data_dir is None else str(data_dir),
                 train_size=train_size,
                 max_length=max_length,
@@ -211,12 +233,20 @@ def train(
                 trust_remote_code=trust_remote_code,
             )
             output = output or Path("runs") / file_name(f"{plan.recipe.name}-{plan.task.name}-seed{seed}")
+            plan, remark = settled(plan)
+            if remark:
+                console.print(remark, highlight=False, markup=False)
             info = start_run(plan, output, overwrite)
     except Interrupted:
         console.print(f"Interrupted; nothing is lost. Continue with: rosewood train --output {output} --resume")
         raise typer.Exit(130) from None
     if is_first():
         report(output, info.seconds or 0.0, console)
+
+
+def named(labels: str | None) -> list[str] | None:
+    """The names that --labels gives the outputs of a model."""
+    return None if labels is None else [name.strip() for name in labels.split(",")]
 
 
 def file_name(text: str) -> str:

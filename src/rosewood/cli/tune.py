@@ -81,6 +81,25 @@ def tune(
     model: str = typer.Option(
         "minilm", help="A folder, a Hub name, or one of `rosewood list models`.", rich_help_panel=TRAINING
     ),
+    labels: str | None = typer.Option(
+        None,
+        help="Names of a fine-tuned model's outputs in their order, with commas.",
+        show_default="those in its config.json",
+        rich_help_panel=TRAINING,
+    ),
+    new_head: bool = typer.Option(
+        False,
+        "--new-head",
+        help="Give a fine-tuned model a new classification head instead of keeping its own.",
+        rich_help_panel=TRAINING,
+    ),
+    pretrained: str | None = typer.Option(
+        None,
+        metavar="MODEL",
+        help="What anchors (RIFT, Mixout, L2-SP) and `rosewood average` take as the pre-trained weights.",
+        show_default="the base model that a fine-tuned --model names, if it is here; or --model itself",
+        rich_help_panel=TRAINING,
+    ),
     trust_remote_code: str | None = typer.Option(
         None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
     ),
@@ -103,6 +122,7 @@ def tune(
     """
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]
+    from rosewood.cli.train import named
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
     from rosewood.overrides import parse_overrides
@@ -128,6 +148,9 @@ def tune(
             storage=storage,
             study=study,
             model=model,
+            labels=named(labels),
+            new_head=new_head,
+            pretrained=pretrained,
             data_dir=None if data_dir is None else str(data_dir),
             train_size=train_size,
             validation_size=held_out_size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rosewood.attacks.search.table import CAPTION, COLUMNS, name_of, place_of, summary_cells, title_of
+from rosewood.attacks.search.table import COLUMNS, caption_of, name_of, place_of, summary_cells, title_of
 from rosewood.evaluation.attack_conditions import (
     Conditions,
     conditions_of,
@@ -77,7 +77,7 @@ def attacked_grid(reports: Mapping[str, AttackReport]) -> Grid:
     """One attack on some models, a row for each."""
     guessing = {model: guesses_before(report.summary) for model, report in reports.items()}
     rows = [[marked(model, guessing[model]), *summary_cells(report.summary)] for model, report in reports.items()]
-    caption = f"{CAPTION} {MEANING}" if any(guessing.values()) else CAPTION
+    caption = caption_of(reports.values()) + (f" {MEANING}" if any(guessing.values()) else "")
     return Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows, caption)
 
 

@@ -10,8 +10,8 @@ from rosewood.data.tasks import NoiseRule, Task
 from rosewood.errors import DataError, RunError
 from rosewood.evaluation.noise import NOISES
 from rosewood.results import Noise, Role
+from rosewood.scoring import DEFAULT_LENGTH
 
-DEFAULT_LENGTH = 128
 TYPO_RATE = 0.3
 _ROLES: dict[str, Role] = {"test": "clean", "shift": "shift", "adversarial": "adversarial"}
 

@@ -13,10 +13,10 @@ from datasets import Dataset
 from rosewood.data.loading import fingerprint, load_split, origin
 from rosewood.errors import AbsentError, DataError, closest
 from rosewood.evaluation.noise import noisy
-from rosewood.evaluation.plan import DEFAULT_LENGTH, Plan, PlannedSet
+from rosewood.evaluation.plan import Plan, PlannedSet
 from rosewood.evaluation.predict import Question
 from rosewood.results import MissingSet, Noise
-from rosewood.scoring import Row
+from rosewood.scoring import DEFAULT_LENGTH, Row
 
 
 @dataclass(frozen=True)

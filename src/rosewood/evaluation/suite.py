@@ -25,7 +25,7 @@ from rosewood.evaluation.result_files import predictions_path, save_evaluation
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.locks import held
 from rosewood.results import Evaluation, MissingSet, TestFile
-from rosewood.scoring import label_columns, unnamed
+from rosewood.scoring import label_columns, longest_text, text_length, unnamed
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
@@ -66,13 +66,17 @@ def evaluate(
     as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
     most; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
     a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
-    by; `attacks` are run live on `attack_examples` examples of the clean set. With `output`, evaluation.json is written
-    there, the same and the predictions under the name of the suite, and a cache of predictions, which `fresh` ignores.
+    by; `attacks` are run live on `attack_examples` examples of the clean set. Texts are cut after `max_length` tokens;
+    the default is the suite's, or else what the tokenizer says (model_max_length, which a run sets to its own). With
+    `output`, evaluation.json is written there, the same and the predictions under the name of the suite, and a cache of
+    predictions, which `fresh` ignores.
     """
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
     armed = prepared_attacks(attacks, plan, data_dir)
-    longest = tokenizer.model_max_length
+    longest = longest_text(model, tokenizer)
+    if max_length is None and plan.suite is None:
+        max_length = text_length(model, tokenizer)
     loaded, missing = load_sets(plan, data_dir, size, seed, groups, max_length, longest)
     labelled = [each for each in loaded if each.planned.role not in _UNLABELLED]
     if not labelled:

@@ -97,13 +97,26 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
             "worst group\n(clean)",
         ],
         rows,
-        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}",
+        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}{cut_after(evaluations)}",
     )
 
 
 def has_noise_curves(evaluation: Evaluation) -> bool:
     """Whether some noise was measured at several strengths."""
     return len({each.noise.strength for each in evaluation.sets if each.noise}) > 1
+
+
+def cut_after(evaluations: Evaluations) -> str:
+    """After how many tokens texts were cut, as a sentence; empty if an old evaluation does not say."""
+    lengths = {
+        model: "/".join(map(str, sorted({each.max_length for each in evaluation.sets if each.max_length})))
+        for model, evaluation in evaluations.items()
+    }
+    if not all(lengths.values()):
+        return ""
+    if len(set(lengths.values())) == 1:
+        return f" Texts are cut after {next(iter(lengths.values()))} tokens."
+    return f" Texts are cut after so many tokens: {', '.join(f'{m} {n}' for m, n in lengths.items())}."
 
 
 def _summary(evaluations: Evaluations, suite: str) -> Grid:
@@ -148,7 +161,7 @@ def _sets(evaluations: Evaluations) -> Grid:
         figures = [cell for each in results for cell in (with_interval(each), worst_group(each))]
         rows.append([f"{name}{' †' if name in uncounted else ''}\n{role}", examples, *figures])
     models = [cell for model in evaluations for cell in (model, f"worst group\n{model}")]
-    caption = f"{ACCURACY} {WORST_WITH_SIGN}"
+    caption = f"{ACCURACY} {WORST_WITH_SIGN}{cut_after(evaluations)}"
     if uncounted:
         caption += " †: not in the means, because not in the published suite."
     return Grid("Sets", ["set\n(role)", "examples", *models], rows, caption)

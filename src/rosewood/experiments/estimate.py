@@ -21,7 +21,7 @@ from rosewood.errors import AbsentError
 from rosewood.experiments.cell import Cell
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.training.pretrained import load_pretrained
+from rosewood.training.pretrained import keep_length, load_pretrained
 from rosewood.training.trainer import RobustTrainer
 
 STEPS = 4
@@ -52,6 +52,7 @@ def seconds_per_step(cell: Cell) -> float:
     arguments = plan.training_arguments()
     batch = arguments["per_device_train_batch_size"] * arguments.get("gradient_accumulation_steps", 1)
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, lora=plan.lora)
+    keep_length(model, tokenizer, plan.max_length)
     rows = load_split(plan.task, "train", plan.data_dir, STEPS * batch)
     stopwatch = _Stopwatch()
     with TemporaryDirectory() as folder:

@@ -83,6 +83,12 @@ class AttackChoice(_Strict):
 class RunChoice(_Strict):
     """Settings of a run; those of a task win over those of the experiment."""
 
+    labels: list[str] | None = None
+    """The names of the models' outputs in their order, where they are fine-tuned classifiers."""
+    new_head: bool | None = None
+    """Whether fine-tuned classifiers get a new head instead of keeping their own."""
+    pretrained: str | None = None
+    """What anchors tie the models to; left out, the base model that a fine-tuned one names, or the model itself."""
     train_size: Annotated[int, Field(ge=2)] | None = None
     validation_size: Positive | None = None
     max_length: Annotated[int, Field(ge=4)] | None = None

@@ -28,6 +28,7 @@ from rosewood.experiments.experiment import (
     problems_of,
 )
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.run import settled
 from rosewood.training.substitution import lexicon_sources
 from rosewood.training_settings import typed_arguments
 
@@ -79,8 +80,31 @@ class _Grid:
             made = [self._on_task(each, chosen, f"tasks.{number}.recipes") for each in usual if each is not None]
             for model in models:
                 identity = of_checkpoint(model)
-                for choice in filter(None, made):
-                    yield from self._seeds(task, chosen, evaluation, model, choice, sources | {"model": identity})
+                cells = [
+                    cell
+                    for choice in filter(None, made)
+                    for cell in self._seeds(task, chosen, evaluation, model, choice, sources | {"model": identity})
+                ]
+                yield from self._from_checkpoint(cells, model, f"tasks.{number}")
+
+    def _from_checkpoint(self, cells: list[Cell], model: str, where: str) -> list[Cell]:
+        """The cells with the pre-trained model that theirs names; what is wrong with its labels is a problem."""
+        plan = cells[0].plan() if cells else None
+        if plan is None or (plan.pretrained is None and not Path(model).is_dir()):
+            return cells
+        found = self._tried(where, settled, plan)
+        if found is None or found.plan.pretrained in (None, model):
+            return cells
+        name = str(found.plan.pretrained)
+        return [
+            cell.model_copy(
+                update={
+                    "settings": cell.settings | {"pretrained": name},
+                    "sources": cell.sources | {"pretrained": of_checkpoint(name)},
+                }
+            )
+            for cell in cells
+        ]
 
     def check_names(self) -> None:
         """Labels, and whatever refers to them."""

@@ -19,6 +19,7 @@ from rosewood.data.loading import load_split
 from rosewood.evaluation.predict import predict
 from rosewood.model.pretrained_part import pretrained_names
 from rosewood.results import Evaluation, Moment
+from rosewood.scoring import label_columns
 from rosewood.training.plan import Plan
 from rosewood.training.pretrained import load_pretrained
 
@@ -67,7 +68,8 @@ class Moments(TrainerCallback):
         plan = self._plan
         rows = load_split(plan.task, "validation", plan.data_dir, plan.validation_size, seed=0)
         logits = predict(model, tokenizer, rows, plan.task.text, plan.max_length, self._batch_size, progress=False)
-        return float((logits.argmax(axis=1) == rows["label"][:]).mean())
+        columns = label_columns(model.config, plan.task.labels)
+        return float((logits[:, columns].argmax(axis=1) == rows["label"][:]).mean())
 
 
 def load_moments(run: Path) -> list[Moment]:

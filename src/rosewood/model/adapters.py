@@ -22,6 +22,7 @@ class LowRank(NamedTuple):
     up: str
     scaling: float
     embedding: bool
+    transposed: bool  # whether W0 is (inputs, outputs)
 
     @property
     def factors(self) -> tuple[str, str]:
@@ -54,10 +55,10 @@ def _of_layer(name: str, layer: nn.Module) -> Iterator[LowRank]:
         base = f"{name}.base_layer.weight"
         if adapter in known.lora_A:
             factors = (f"{name}.lora_A.{adapter}.weight", f"{name}.lora_B.{adapter}.weight")
-            yield LowRank(base, *factors, known.scaling[adapter], embedding=False)
+            yield LowRank(base, *factors, known.scaling[adapter], False, bool(known.fan_in_fan_out))
         elif adapter in known.lora_embedding_A:
             factors = (f"{name}.lora_embedding_A.{adapter}", f"{name}.lora_embedding_B.{adapter}")
-            yield LowRank(base, *factors, known.scaling[adapter], embedding=True)
+            yield LowRank(base, *factors, known.scaling[adapter], True, True)
 
 
 def start_problems(model: nn.Module, user: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from rosewood.model.adapters import encoder, low_rank_changes
 from rosewood.model.attached import is_attached
 from rosewood.protocol import Run, Tether, stacked_norms
 from rosewood.tensors.shards import divided
+
+_WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.[^.]+)(?=\.)")
 
 
 def pretrained_names(model: nn.Module) -> list[str]:
@@ -27,11 +30,40 @@ def pretrained_names(model: nn.Module) -> list[str]:
     return [name for name, p in trainable if id(p) in inside and name not in factors]
 
 
-def linear_weight_names(model: nn.Module) -> dict[str, int]:
-    """Those of the pre-trained parameters that are weights of linear layers, and which of their axes is the input."""
+def values_in(model: nn.Module, origin: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The values of the encoder's parameters in another encoder, by their names here; what that lacks is left out."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    below = encoder(model)
+    found: dict[str, Tensor] = {}
+    for inner, parameter in (model if below is None else below).named_parameters():
+        # PEFT puts layers of its own around some, and keeps the original of a module that it trains as a whole.
+        key = _WRAPPED.sub("", inner)
+        if key not in origin or ".original_module." in inner:
+            continue
+        if origin[key].shape != parameter.shape:
+            raise RunError(
+                f"the pre-trained model does not fit the model that is trained: {key} has the shape "
+                f"{tuple(origin[key].shape)} there and {tuple(parameter.shape)} here. Name the model that this one was "
+                "fine-tuned from"
+            )
+        device = "cpu" if parameter.is_meta else parameter.device
+        found[names[id(parameter)]] = origin[key].detach().to(device, parameter.dtype)
+    if not found:
+        raise RunError(
+            "the pre-trained model has no weight in common with the model that is trained: name the model that this "
+            "one was fine-tuned from"
+        )
+    return found
+
+
+def linear_weight_names(model: nn.Module, names: Sequence[str] | None = None) -> dict[str, int]:
+    """Those of the pre-trained parameters that are weights of linear layers, and which of their axes is the input.
+
+    `names` are the parameters to choose from, all trainable ones of the base model by default.
+    """
     # GPT-2 calls its linear layers Conv1D and stores their weights as (in, out).
     layers = {f"{n}.weight": 0 if isinstance(m, Conv1D) else 1 for n, m in model.named_modules() if _is_linear(m)}
-    return {name: layers[name] for name in pretrained_names(model) if name in layers}
+    return {name: layers[name] for name in (pretrained_names(model) if names is None else names) if name in layers}
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -39,7 +71,7 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 class PretrainedTether(Tether):
-    """Knows some parameters and the values they had before fine-tuning; a factor of a LoRA adapter has the value 0.
+    """Knows some parameters and their pre-trained values; a factor of a LoRA adapter has the value 0.
 
     The values are not part of a checkpoint, because a run that resumes loads the same pre-trained model again;
     their norms are, and those of the weights below a LoRA adapter, so that another model is noticed.
@@ -51,13 +83,14 @@ class PretrainedTether(Tether):
         self.parameters = [parameters[name] for name in names]
         changes = low_rank_changes(run.model)
         factors = {name for change in changes for name in change.factors}
+        values = {**run.frozen, **run.pretrained}
         self.pretrained = [
-            torch.zeros_like(p) if name in factors else divided(run.pretrained[name], p)
+            torch.zeros_like(p) if name in factors else divided(values[name], p)
             for name, p in zip(names, self.parameters, strict=True)
         ]
         below = [parameters[change.base].detach() for change in changes if change.base in parameters]
         # Quantised weights have no norm.
-        self._known = self.pretrained + [weight for weight in below if weight.is_floating_point()]
+        self._known = self.pretrained + [w for w in (*below, *run.frozen.values()) if w.is_floating_point()]
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"pretrained_norms": self._norms()}

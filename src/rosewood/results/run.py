@@ -24,6 +24,8 @@ class RunInfo(ResultFile):
     recipe: str
     task: str
     model: str
+    new_head: bool = False  # in place of the trained one that the model had
+    pretrained: str | None = None  # what anchors tie it to, where that is not the model itself
     seed: int
     data_dir: str | None
     fingerprints: dict[str, str]  # split -> fingerprint of its data

@@ -24,12 +24,13 @@ from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
 from rosewood.guessing import majority_share
+from rosewood.model.on_disk import encoder_weights
 from rosewood.training.border import border, built_arguments, rehearse, unchecked
 from rosewood.training.class_weights import resolved_weights
 from rosewood.training.guessing import WarnsOfGuessing, guessing_loss
 from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
-from rosewood.training.pretrained import load_pretrained
+from rosewood.training.pretrained import keep_length, load_pretrained
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import CHOOSES, RobustValidation
 from rosewood.training.substitution import Substitution
@@ -51,7 +52,8 @@ def assembled(
 ) -> RobustTrainer:
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     trusted = plan.trust_remote_code == plan.model
-    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora)
+    model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora, plan.new_head)
+    keep_length(model, tokenizer, plan.max_length)
     if plan.recipe.attention_mask == "absent":  # a property of the model from now on, saved with its tokenizer
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
@@ -80,10 +82,15 @@ def assembled(
     weights = None
     if plan.class_weights is not None:
         weights = resolved_weights(plan.class_weights, plan.task.labels, data["train"]["label"][:])
+    origin = None
+    if plan.recipe.needs_pretrained() and plan.pretrained not in (None, plan.model):
+        assert plan.pretrained is not None
+        origin = encoder_weights(plan.pretrained, plan.trust_remote_code == plan.pretrained)
     given = plan.given_arguments()
     make_trainer = border(unchecked(given))(RobustTrainer)
     trainer = make_trainer(
         model=model,
+        pretrained=origin,
         args=arguments,
         recipe=plan.recipe,
         history_file=output / "history.jsonl",

@@ -79,10 +79,12 @@ class Engine:
         scale: Callable[[Tensor], Tensor] | None = None,
         folder: Path | None = None,
         watches: Sequence[Watch] = (),
+        frozen: Mapping[str, Tensor] | None = None,
+        start: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._model = model
         self._seed = seed
-        self._pretrained = pretrained
+        self._pretrained, self._frozen = pretrained, frozen or {}
         self._backward, self._scale = backward, scale
         self._folder = folder
         self._plan: list[tuple[Stage, int, int]] = []
@@ -98,7 +100,7 @@ class Engine:
         self._watches = watches
         self._watching: list[Watch] = []  # those that record the current step
         for watch in watches:
-            watch.start(model, total_steps, seed, pretrained)
+            watch.start(model, total_steps, seed, pretrained if start is None else start)
 
     def stage_lengths(self) -> list[int]:
         return [steps for _, _, steps in self._plan]
@@ -124,7 +126,8 @@ class Engine:
 
     def _start(self, index: int) -> StageRun:
         stage, first, steps = self._plan[index]
-        run = Run(self._model, steps, stage, self._seed, self._pretrained, self._scale, self._folder)
+        known = (self._pretrained, self._scale, self._folder, self._frozen)
+        run = Run(self._model, steps, stage, self._seed, *known)
         perturber = None if stage.perturbation is None else stage.perturbation.start(run)
         tethers = [anchor.start(run) for anchor in stage.anchors]
         return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)

@@ -33,7 +33,9 @@ def with_adapter(model: PreTrainedModel, lora: Lora, new: Iterable[str]) -> Peft
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         target_modules="all-linear" if lora.targets == ["all-linear"] else lora.targets,
-        modules_to_save=sorted({*_head(model), *(name.rpartition(".")[0] for name in new if _is_below(model, name))}),
+        modules_to_save=sorted(
+            {*head_modules(model), *(name.rpartition(".")[0] for name in new if _is_below(model, name))}
+        ),
     )
     try:
         return get_peft_model(model, config)
@@ -75,7 +77,7 @@ model = AutoPeftModelForSequenceClassification.from_pretrained("path/to/adapter"
 """
 
 
-def _head(model: PreTrainedModel) -> set[str]:
+def head_modules(model: PreTrainedModel) -> set[str]:
     """The names of the modules beside the encoder that have parameters."""
     below = encoder(model)
     return {

@@ -29,6 +29,9 @@ class Plan:
     recipe: Recipe
     task: Task
     model: str = "minilm"
+    labels: Sequence[str] | None = None  # names of the checkpoint's outputs in their order; None: those in its config
+    new_head: bool = False  # also where the checkpoint has a trained one
+    pretrained: str | None = None  # what anchors tie the encoder to; None: what the checkpoint names, or itself
     data_dir: str | None = None
     train_size: int | None = None
     validation_size: int = 1000

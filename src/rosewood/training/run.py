@@ -21,9 +21,10 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -48,7 +49,10 @@ from rosewood.training.full_disk import explained
 from rosewood.training.guessing import MAJORITY, guesses
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.lora import readme
+from rosewood.training.origin import origin_of
+from rosewood.training.outputs import in_order_of_outputs
 from rosewood.training.plan import DEFAULTS, Plan
+from rosewood.training.pretrained import outline_of
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import ATTACKED, METRIC
 from rosewood.training.substitution import Substitution
@@ -57,8 +61,31 @@ from rosewood.training.untrusted import refuse_links
 from rosewood.typed_command import typed_command
 
 
+class Settled(NamedTuple):
+    """A plan with what its checkpoint decides, the order of labels and the pre-trained model, and what to say of it."""
+
+    plan: Plan
+    remark: str
+
+
+def settled(plan: Plan) -> Settled:
+    """Look at the checkpoint that a run starts from, and settle what depends on it."""
+    start = outline_of(plan.model, plan.trust_remote_code == plan.model)
+    plan = in_order_of_outputs(plan, start)
+    trusted = plan.pretrained is not None and plan.trust_remote_code == plan.pretrained
+    origin = origin_of(plan.model, start, plan.pretrained, trusted)
+    remark = ""
+    if start.has_head:
+        outputs = "a new head" if plan.new_head else f"the outputs {', '.join(plan.task.labels)}"
+        remark = f"{plan.model} is a classifier. It is trained further with {outputs}. "
+    if start.has_head or plan.pretrained is not None:
+        remark += f"Pre-trained model: {origin.name} ({origin.why})"
+    return Settled(replace(plan, pretrained=origin.name), remark)
+
+
 def check_run(plan: Plan) -> None:
     """Refuse whatever start_run would refuse: settings, data, model, or what they are together."""
+    plan = settled(plan).plan
     words = Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
     with TemporaryDirectory() as folder:
         assembled(plan, _load_data(plan), words, Path(folder), minutes=5.0)
@@ -74,6 +101,7 @@ def start_run(
     """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
     if is_first():
         _check_room(output, overwrite)
+    plan = settled(plan).plan
     with _alone(output):
         return _start(plan, output, overwrite, minutes_per_checkpoint, callbacks)
 
@@ -140,6 +168,8 @@ def _resume(
         recipe=load_recipe(output / "recipe.yaml"),
         task=load_task(output / "task.yaml"),
         model=info.model,
+        new_head=info.new_head,
+        pretrained=info.pretrained or info.model,
         data_dir=info.data_dir,
         train_size=info.train_size,
         validation_size=info.validation_size,
@@ -172,6 +202,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
     settings = {name: value for name, value in _settings(plan).items() if name != "data_dir"}  # fingerprints count
+    if plan.pretrained is None:  # whichever it found
+        del settings["pretrained"]
     differing = [name for name, value in settings.items() if getattr(info, name) != value]
     if deciding(load_recipe(output / "recipe.yaml").to_dict()) != deciding(plan.recipe.to_dict()):
         differing.append("recipe")
@@ -179,7 +211,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
         raise RunError(f"{output} holds a run with another {' and '.join(differing)}: choose another --output")
     if info.status == "finished":
         if info.data_dir != _settings(plan)["data_dir"]:
-            _same_data(plan, info, output)
+            labels = load_task(output / "task.yaml").labels  # in the order of the model's outputs
+            _same_data(replace(plan, task=plan.task.model_copy(update={"labels": labels})), info, output)
         return info
     return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
@@ -267,7 +300,9 @@ def _settings(plan: Plan) -> dict[str, Any]:
     return {
         "recipe": plan.recipe.name,
         "task": plan.task.name,
-        "model": str(Path(plan.model).resolve()) if Path(plan.model).is_dir() else plan.model,
+        "model": _lasting(plan.model),
+        "pretrained": None if plan.pretrained in (None, plan.model) else _lasting(plan.pretrained),
+        "new_head": plan.new_head,
         "seed": plan.seed,
         "data_dir": None if plan.data_dir is None else str(Path(plan.data_dir).resolve()),
         "train_size": plan.train_size,
@@ -283,6 +318,11 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "class_weights": plan.class_weights,
         "training_arguments": plan.training_arguments(),
     }
+
+
+def _lasting(model: str) -> str:
+    """The name of a model that means the same in every folder."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
 
 
 def _task_yaml(task: Task) -> str:

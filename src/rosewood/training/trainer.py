@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from inspect import signature
 from itertools import islice
@@ -21,8 +21,11 @@ from transformers import Trainer, get_scheduler
 
 from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RunError
+from rosewood.model.adapters import encoder
 from rosewood.model.attached import attach, detach
+from rosewood.model.on_disk import encoder_weights
 from rosewood.model.predictions import Predictions
+from rosewood.model.pretrained_part import values_in
 from rosewood.processes import average_
 from rosewood.protocol import Anchor, Batch, Call, Output
 from rosewood.recipe import Recipe, load_recipe
@@ -46,6 +49,7 @@ from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.given import check_given, check_kind, check_training_data
 from rosewood.training.history import History
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.outputs import warn_of_other_labels
 from rosewood.training.train_sampler import train_sampler
 from rosewood.training.watch import Watch
 
@@ -80,7 +84,9 @@ class RobustTrainer(CheckpointedTrainer):
     `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
     not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run. `watches` look on and
     write down what they see, such as `rosewood.training.watches.drift.DriftWatch("dynamics")`. `class_weights`, one for
-    each output, multiply the cross-entropy of the rows of that class.
+    each output, multiply the cross-entropy of the rows of that class. `pretrained` is what anchors tie the encoder to
+    where the model was fine-tuned before: a model, its name, or the weights of its encoder. Without it they tie the
+    encoder to the weights as they came.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class RobustTrainer(CheckpointedTrainer):
         max_skipped_steps: int = 10,
         watches: Sequence[Watch] = (),
         class_weights: Sequence[float] | None = None,
+        pretrained: str | nn.Module | Mapping[str, Tensor] | None = None,
         **kwargs: Any,
     ) -> None:
         self.recipe = load_recipe(recipe)
@@ -103,12 +110,14 @@ class RobustTrainer(CheckpointedTrainer):
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
         self.recipe.check_model(self.model)
+        warn_of_other_labels(self.model, self.train_dataset)
         self._watches = watches
         self._check_arguments()
         self._take_substitutes()
         writes = history_file is not None and self.is_world_process_zero()
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
-        self._pretrained = self._snapshot()
+        self._origin = None if pretrained is None or not self.recipe.needs_pretrained() else _encoder_of(pretrained)
+        self._snapshot()
         self._beside = self._modules_beside()
         check_modules_beside(self.recipe, self._beside, self.optimizer is not None)
         self._engine: Engine | None = None
@@ -144,18 +153,23 @@ class RobustTrainer(CheckpointedTrainer):
         if self.recipe.needs_substitutes() and SUBSTITUTES not in columns:
             columns.append(SUBSTITUTES)
 
-    def _snapshot(self) -> dict[str, Tensor]:
-        """The weights as they came, before a resumed run replaces them; only if an anchor or a watch looks at them."""
-        needed = [anchor.needs_pretrained for anchor in self._anchors()] + [w.needs_pretrained for w in self._watches]
-        if not any(needed):
-            return {}
-        return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
+    def _snapshot(self) -> None:
+        """Keep the weights as they came, before a resumed run replaces them, if an anchor or a watch looks at them.
+
+        Anchors see those of the pre-trained model in their place, if one was given.
+        """
+        needed = self.recipe.needs_pretrained() or any(watch.needs_pretrained for watch in self._watches)
+        named = dict(self.model.named_parameters()) if needed else {}
+        self._start = {name: p.detach().clone() for name, p in named.items() if p.requires_grad}
+        other = {} if self._origin is None else values_in(self.model, self._origin)
+        self._pretrained = self._start | {name: value for name, value in other.items() if name in self._start}
+        self._frozen = {name: value for name, value in other.items() if name not in self._start}
 
     def call_model_init(self, trial: Any = None) -> Any:
         model = super().call_model_init(trial)
         if hasattr(self, "_pretrained"):  # not yet during __init__, which takes its own
             self.model = model
-            self._pretrained = self._snapshot()
+            self._snapshot()
             self._beside = self._modules_beside()
             attach(model, self._beside)
         return model
@@ -213,6 +227,8 @@ class RobustTrainer(CheckpointedTrainer):
             None if self.accelerator.scaler is None else self.accelerator.scaler.scale,
             Path(self.args.output_dir or ".") / OWN_FOLDER,
             self._watches,
+            self._frozen,
+            self._start,
         )
         self._micro_batch = 0
         self._predictions = Predictions(self.model)
@@ -454,6 +470,16 @@ class RobustTrainer(CheckpointedTrainer):
     def _load_own_state(self, state: dict[str, Tensor]) -> None:
         if self._engine is not None:
             self._engine.load_state_dict(state)
+
+
+def _encoder_of(pretrained: str | nn.Module | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights below the head of a model, or of one that is to be loaded."""
+    if isinstance(pretrained, str):
+        return encoder_weights(pretrained)
+    if not isinstance(pretrained, nn.Module):
+        return pretrained
+    below = encoder(pretrained)
+    return (pretrained if below is None else below).state_dict()
 
 
 def _averages(records: list[dict[str, Any]]) -> dict[str, float]:

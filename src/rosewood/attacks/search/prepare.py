@@ -19,7 +19,7 @@ from rosewood.errors import DataError, RunError, closest
 from rosewood.protocol import Attack
 from rosewood.recipe import build_component
 from rosewood.results import TestFile
-from rosewood.scoring import Scorer, label_columns
+from rosewood.scoring import Scorer, label_columns, text_length
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
@@ -79,7 +79,7 @@ def prepare(
     *,
     seed: int = 0,
     batch_size: int = 64,
-    max_length: int = 128,
+    max_length: int | None = None,
     max_queries: int | None = None,
     max_seconds: float | None = None,
     min_changeable: float = MIN_CHANGEABLE,
@@ -90,6 +90,7 @@ def prepare(
     """A campaign that will not fail for a reason that could have been known."""
     if not isinstance(attack, Attack):
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
+    max_length = max_length or text_length(model, tokenizer)
     scorer = Scorer(model, tokenizer, max_length, batch_size)
     fields, columns = _checked(data, scorer)
     field = fields[-1] if field is None else field

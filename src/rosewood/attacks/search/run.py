@@ -35,7 +35,7 @@ def attack(
     field: str | None = None,
     seed: int = 0,
     batch_size: int = 64,
-    max_length: int = 128,
+    max_length: int | None = None,
     max_queries: int | None = None,
     max_seconds: float | None = None,
     min_changeable: float = MIN_CHANGEABLE,

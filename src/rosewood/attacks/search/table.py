@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -15,6 +15,12 @@ CAPTION = (
     "sentence vectors to the original. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
+
+
+def caption_of(reports: Iterable[AttackReport]) -> str:
+    """What the columns mean, and after how many tokens texts were cut."""
+    lengths = dict.fromkeys(str(report.max_length) for report in reports)
+    return f"{CAPTION} Texts are cut after {' or '.join(lengths)} tokens."
 
 
 def title_of(report: AttackReport) -> str:

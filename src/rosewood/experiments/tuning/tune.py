@@ -58,9 +58,9 @@ def tune(
 
     `search` maps settings to ranges or choices: `{"learning_rate": "1e-5..1e-3:log", "selection.keep_quantile":
     "0.3..0.9", "anchors.0.weight": [0.1, 0.5]}`. The objective is `clean` accuracy, `robust` accuracy under an
-    `attack`, or their weighted `mean`. `settings` are those of a run: model, data_dir, train_size, validation_size,
-    max_length, seed, early_stopping, select_examples, lora. Test data are never read. Given again, the call goes on
-    with the study; others who name the same `storage` and `study` work on it too.
+    `attack`, or their weighted `mean`. `settings` are those of a run: model, labels, new_head, pretrained, data_dir,
+    train_size, validation_size, max_length, seed, early_stopping, select_examples, lora. Test data are never read.
+    Given again, the call goes on with the study; others who name the same `storage` and `study` work on it too.
     """
     if not isinstance(search, Mapping):
         raise ExperimentError(
@@ -124,6 +124,8 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
         "lora": None if plan.lora is None else plan.lora.model_dump(mode="json"),
         **lexicon_sources(plan.recipe, plan.select_by, plan.data_dir),
         **{name: getattr(plan, name) for name in others},
+        # Left out where they are not given, so that older studies go on.
+        **{name: value for name in ("labels", "new_head", "pretrained") if (value := getattr(plan, name))},
     }
     found: dict[str, Any] = json.loads(json.dumps(facts))  # as the storage will give it back
     return found

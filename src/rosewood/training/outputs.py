@@ -1,0 +1,89 @@
+"""What the outputs of a checkpoint mean: a classifier that is trained further keeps the labels it has learnt."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from datasets import ClassLabel
+from torch import nn
+from transformers import PretrainedConfig
+
+from rosewood.errors import RunError
+from rosewood.model.on_disk import Outline
+from rosewood.scoring import matching_columns, output_names, unnamed
+from rosewood.training.plan import Plan
+
+
+def in_order_of_outputs(plan: Plan, start: Outline) -> Plan:
+    """The plan with the labels of its task in the order of the checkpoint's outputs, if it has a trained head.
+
+    A model without one gets a new head, whose outputs have the order of the task.
+    """
+    if plan.labels is not None and plan.new_head:
+        raise RunError("--labels names the outputs that the model has, and --new-head replaces them: leave one out")
+    if plan.labels is not None and not start.has_head:
+        raise RunError(
+            f"--labels names the outputs of a fine-tuned classifier, and {plan.model} has no classification head: "
+            "it gets a new one, so leave --labels out"
+        )
+    if plan.new_head or not start.has_head:
+        return plan
+    names = _names(plan, start.config)
+    columns = matching_columns(names, plan.task.labels)
+    if columns is None:
+        raise _other_labels(plan, start.config)
+    ordered = sorted(plan.task.labels, key=lambda label: columns[plan.task.labels.index(label)])
+    return replace(plan, task=plan.task.model_copy(update={"labels": ordered}))
+
+
+def warn_of_other_labels(model: nn.Module, data: Any) -> None:
+    """Say so where the names of a model's outputs and those of the data's labels disagree, or their order."""
+    config, features = getattr(model, "config", None), getattr(data, "features", None) or {}
+    feature = features.get("labels") or features.get("label")
+    feature = getattr(feature, "feature", feature)  # where each token has a label
+    if not isinstance(feature, ClassLabel) or not isinstance(config, PretrainedConfig):
+        return
+    names, labels = output_names(config), feature.names
+    if len(names) == len(labels) and (unnamed(config) or matching_columns(names, labels) == list(range(len(names)))):
+        return
+    warnings.warn(
+        f"the model's outputs are {', '.join(names)} (id2label), the labels of the data are {', '.join(labels)}: "
+        "training takes label 0 for output 0, and so on. Give the data the model's order "
+        "(dataset.align_labels_with_mapping(model.config.label2id, column)), or the model a new head",
+        stacklevel=3,
+    )
+
+
+def _names(plan: Plan, config: PretrainedConfig) -> list[str]:
+    if plan.labels is None:
+        found = output_names(config)
+        numbers = [str(number) for number in range(len(found))]
+        # Labels that are the numbers 0, 1, ... mean the outputs of these numbers.
+        return numbers if unnamed(config) and sorted(plan.task.labels) == sorted(numbers) else found
+    if len(plan.labels) != config.num_labels:
+        raise RunError(
+            f"--labels names {len(plan.labels)} outputs ({', '.join(plan.labels)}), and {plan.model} has "
+            f"{config.num_labels}"
+        )
+    if matching_columns(plan.labels, plan.task.labels) is None:
+        raise RunError(
+            f"--labels names {', '.join(plan.labels)}, and the data has the labels {', '.join(plan.task.labels)}: "
+            "expected the same names, in the order of the model's outputs"
+        )
+    return list(plan.labels)
+
+
+def _other_labels(plan: Plan, config: PretrainedConfig) -> RunError:
+    labels, names = plan.task.labels, output_names(config)
+    found = (
+        f"{plan.model} is a fine-tuned classifier with {config.num_labels} outputs ({', '.join(names)}), and the data "
+        f"has {len(labels)} labels ({', '.join(labels)})"
+    )
+    anew = "start with a new head: --new-head"
+    if config.num_labels != len(labels):
+        return RunError(f"{found}. Give data with the labels of the model, or {anew}")
+    return RunError(
+        f"{found}. Say which output is which: --labels {','.join(labels)} (in the order of the outputs); or {anew}"
+    )
