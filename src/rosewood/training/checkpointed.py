@@ -176,13 +176,13 @@ class CheckpointedTrainer(Trainer):
             self._total_loss_scalar = found.logged
             self._tr_loss = torch.full_like(self._tr_loss, found.unlogged)
 
-    def _run_epoch(self, **settings: Any) -> None:
+    def _run_epoch(self, *args: Any, **settings: Any) -> None:
         self._take_up_loss()
         if self.state.global_step >= self.state.max_steps:
             # Killed after its last checkpoint: only the end of the epoch is missing, and the Trainer would do a step.
             self.control.should_training_stop = True
             settings["num_update_steps_per_epoch"] = 0
-        super()._run_epoch(**settings)
+        super()._run_epoch(*args, **settings)
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         self._take_up_loss()  # of a checkpoint after the last step
