@@ -50,7 +50,7 @@ def probe(
     ),
     train_size: int | None = typer.Option(None, min=2, help="Train on a seeded sample of this size."),
     epochs: float | None = typer.Option(None, min=0.01, show_default="3"),
-    learning_rate: float | None = typer.Option(None, min=0.0, show_default="the recipe's, or 5e-5"),
+    learning_rate: float | None = typer.Option(None, min=0.0, show_default="the recipe's, or by model size"),
     batch_size: int | None = typer.Option(None, min=1, show_default="32"),
     jobs: int = typer.Option(1, min=1, help="Runs at a time, each in a process of its own; they share the cores."),
 ) -> None:

@@ -111,7 +111,7 @@ def train(
     ),
     epochs: float | None = typer.Option(None, min=0.01, show_default="3", rich_help_panel=TRAINING),
     learning_rate: float | None = typer.Option(
-        None, min=0.0, show_default="the recipe's, or 5e-5 (LoRA: 1e-3)", rich_help_panel=TRAINING
+        None, min=0.0, show_default="the recipe's, or by model size (LoRA: 1e-3)", rich_help_panel=TRAINING
     ),
     batch_size: int | None = typer.Option(
         None, min=1, help="Examples per device and step.", show_default="32", rich_help_panel=TRAINING

@@ -71,7 +71,8 @@ class Settled(NamedTuple):
 def settled(plan: Plan) -> Settled:
     """Look at the checkpoint that a run starts from, and settle what depends on it."""
     start = outline_of(plan.model, plan.trust_remote_code == plan.model)
-    plan = in_order_of_outputs(plan, start)
+    plan, chose_rate = in_order_of_outputs(plan, start), not plan.has_rate
+    plan = plan.with_rate_for(start.config)
     trusted = plan.pretrained is not None and plan.trust_remote_code == plan.pretrained
     origin = origin_of(plan.model, start, plan.pretrained, trusted)
     remark = ""
@@ -79,7 +80,9 @@ def settled(plan: Plan) -> Settled:
         outputs = "a new head" if plan.new_head else f"the outputs {', '.join(plan.task.labels)}"
         remark = f"{plan.model} is a classifier. It is trained further with {outputs}. "
     if start.has_head or plan.pretrained is not None:
-        remark += f"Pre-trained model: {origin.name} ({origin.why})"
+        remark += f"Pre-trained model: {origin.name} ({origin.why}). "
+    if chose_rate:
+        remark += f"Learning rate {plan.arguments['learning_rate']:g}, the default for a model of this size"
     return Settled(replace(plan, pretrained=origin.name), remark)
 
 
@@ -204,6 +207,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
     settings = {name: value for name, value in _settings(plan).items() if name != "data_dir"}  # fingerprints count
     if plan.pretrained is None:  # whichever it found
         del settings["pretrained"]
+    if not plan.has_rate:  # it took the one for its model
+        settings["training_arguments"] = info.training_arguments | settings["training_arguments"]
     differing = [name for name, value in settings.items() if getattr(info, name) != value]
     if deciding(load_recipe(output / "recipe.yaml").to_dict()) != deciding(plan.recipe.to_dict()):
         differing.append("recipe")
