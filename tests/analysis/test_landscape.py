@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from rosewood.analysis import FixedLoss, Landscape, loss_landscape, top_eigenvalue
+from rosewood.analysis import FixedLoss, Landscape, extreme_eigenvalues, loss_landscape
 from rosewood.analysis.directions import random_directions
 from rosewood.analysis.landscape import grid_coordinates
 from rosewood.analysis.row_journal import RowJournal
 from rosewood.analysis.sharpness import Surface
+from rosewood.analysis.sharpness_table import sharpness_table
 from rosewood.errors import RunError
 from rosewood.evaluation.metrics import negative_log_likelihood, softmax
 from rosewood.evaluation.predict import predict
@@ -52,18 +53,29 @@ def test_a_bowl_in_closed_form() -> None:
     assert abs(top.value - 11.0) <= top.residual <= 0.01 * 11
 
 
-@pytest.mark.parametrize(("curvatures", "expected"), [((2.0, 9.0), 9.0), ((-8.0, 1.0, 3.0), 3.0), ((-4.0, -1.0), -1.0)])
-def test_the_largest_eigenvalue_whatever_the_signs(curvatures: tuple[float, ...], expected: float) -> None:
+@pytest.mark.parametrize("curvatures", [(2.0, 9.0), (-8.0, 1.0, 3.0), (-4.0, -1.0), (-3.0, 5.0), (0.5, 7.0, 0.25)])
+def test_both_ends_of_the_spectrum_whatever_the_signs(curvatures: tuple[float, ...]) -> None:
     loss = bowl(*curvatures)
-    found = top_eigenvalue(loss.model, loss.shares, iterations=2000, tolerance=1e-6)
-    assert found.converged
-    assert found.value == pytest.approx(expected, rel=1e-6)
+    ends = extreme_eigenvalues(loss.model, loss.shares, iterations=2000, tolerance=1e-6)
+    assert all(each.converged for each in ends)
+    assert [each.value for each in ends] == pytest.approx([max(curvatures), min(curvatures)], rel=1e-6)
     assert loss.model.weight.grad is None
+
+
+def test_a_negative_curvature_is_never_called_the_largest() -> None:
+    """Where the downward curve is the stronger one and the steps are few, the upward one is found all the same."""
+    loss = bowl(-666.7, 20.0, 19.0)
+    found = loss_landscape(loss, "m", **QUICK | {"hessian_iterations": 8})
+    (row,) = sharpness_table([found]).rows
+    positive, negative = row[-2:]
+    assert not positive.startswith("-") and negative.startswith("-666.7 ±")
+    convex = loss_landscape(bowl(2.0, 9.0), "m", **QUICK | {"hessian_iterations": 50})
+    assert sharpness_table([convex]).rows[0][-1] == "none found"
 
 
 def test_an_eigenvalue_that_has_not_settled_says_so() -> None:
     loss = bowl(2.0, 1.9)
-    found = top_eigenvalue(loss.model, loss.shares, iterations=2, tolerance=1e-9)
+    found, _ = extreme_eigenvalues(loss.model, loss.shares, iterations=2, tolerance=1e-9)
     assert not found.converged and found.products == 2
     assert min(abs(found.value - each) for each in (2.0, 1.9)) <= found.residual
 
@@ -84,8 +96,8 @@ def test_the_top_eigenvalue_of_a_transformer_against_its_whole_hessian() -> None
     with torch.enable_grad():
         size = head.numel()
         block = torch.autograd.functional.hessian(head_loss, head.detach()).reshape(size, size)
-    found = top_eigenvalue(model, loss.shares, iterations=300, tolerance=1e-4)
-    assert found.converged
+    found, smallest = extreme_eigenvalues(model, loss.shares, iterations=300, tolerance=1e-4)
+    assert found.converged and smallest.value <= torch.linalg.eigvalsh(block)[0].item() + smallest.residual
     assert found.value >= torch.linalg.eigvalsh(block)[-1].item() * (1 - 1e-6)  # a block's cannot be larger
     assert [p.requires_grad for p in model.parameters()] == [p is head for p in model.parameters()]
 

@@ -16,10 +16,13 @@ from rosewood.figures.landscape import contours_apart
 from rosewood.figures.picture import drawn
 from rosewood.figures.save import save
 
+LOW = "most negative eigenvalue -4.5 ± 0.1"
+
 
 def made_up(name: str, height: float, **changes: Any) -> Landscape:
     coordinates = grid_coordinates(5, 0.25)
     top = Eigenvalue(value=12.3, residual=0.1, products=4, converged=name == "a")
+    bottom = top.model_copy(update={"value": -4.5})
     figures = {"radius": 0.25, "mean_rise": 0.5, "threshold": 0.1, "basin_area": 0.04, "basin_is_cut": name != "a"}
     settings: dict[str, Any] = {
         "source": "films",
@@ -30,7 +33,7 @@ def made_up(name: str, height: float, **changes: Any) -> Landscape:
         "normalisation": "filter",
         "losses": [[height * (a * a + 2 * b * b) + 0.1 for b in coordinates] for a in coordinates],
         "accuracy": 0.75,
-        "sharpness": Sharpness(**figures, top_eigenvalue=top),
+        "sharpness": Sharpness(**figures, top_eigenvalue=top, bottom_eigenvalue=bottom),
     }
     return Landscape(name=name, coordinates=coordinates, **settings | changes)
 
@@ -44,8 +47,8 @@ def test_surfaces_share_their_scale_and_carry_their_sharpness() -> None:
     captions = [note.text.split("<br>") for note in figure.layout.annotations]
     facts = "loss 0.100, accuracy 75.0%"
     assert captions == [
-        ["<b>a</b>", facts, "mean rise 0.500, basin 0.040", "top eigenvalue 12.3 ± 0.1"],
-        ["<b>b</b>", facts, "mean rise 0.500, basin ≥ 0.040", "top eigenvalue 12.3 ± 0.1"],
+        ["<b>a</b>", facts, "mean rise 0.500, basin 0.040", "largest positive eigenvalue 12.3 ± 0.1", LOW],
+        ["<b>b</b>", facts, "mean rise 0.500, basin ≥ 0.040", "largest positive eigenvalue 12.3 ± 0.1", LOW],
     ]
 
 

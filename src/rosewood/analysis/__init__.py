@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rosewood.analysis.fixed_loss import FixedLoss
     from rosewood.analysis.interpolation import Interpolation, interpolate
     from rosewood.analysis.landscape import Landscape, loss_landscape
-    from rosewood.analysis.sharpness import Sharpness, top_eigenvalue
+    from rosewood.analysis.sharpness import Sharpness, extreme_eigenvalues
 
 # Imported on first use, so that one analysis does not wait for the packages of another.
 _HOMES = {
@@ -18,9 +18,9 @@ _HOMES = {
     "Interpolation": "rosewood.analysis.interpolation",
     "Landscape": "rosewood.analysis.landscape",
     "Sharpness": "rosewood.analysis.sharpness",
+    "extreme_eigenvalues": "rosewood.analysis.sharpness",
     "interpolate": "rosewood.analysis.interpolation",
     "loss_landscape": "rosewood.analysis.landscape",
-    "top_eigenvalue": "rosewood.analysis.sharpness",
 }
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
     "Interpolation",
     "Landscape",
     "Sharpness",
+    "extreme_eigenvalues",
     "interpolate",
     "loss_landscape",
-    "top_eigenvalue",
 ]
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)

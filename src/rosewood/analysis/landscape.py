@@ -15,7 +15,7 @@ from rosewood.analysis.fixed_loss import FixedLoss
 from rosewood.analysis.measured import Measured
 from rosewood.analysis.progress import progress_bar
 from rosewood.analysis.row_journal import RowJournal
-from rosewood.analysis.sharpness import Eigenvalue, Sharpness, sharpness_of, top_eigenvalue
+from rosewood.analysis.sharpness import Eigenvalue, Sharpness, extreme_eigenvalues, sharpness_of
 from rosewood.errors import RunError
 from rosewood.model.modes import evaluating
 from rosewood.results import Share
@@ -88,7 +88,7 @@ def loss_landscape(
     with progress_bar(progress) as bar, evaluating(loss.model):
         accuracy = loss.measure().accuracy
         losses = _grid(loss, coordinates, seed, normalisation, journal, known, bar, name)
-        eigenvalue = _curvature(loss, hessian_iterations, bar, name)
+        eigenvalues = _curvature(loss, hessian_iterations, bar, name)
     result = Landscape(
         name=name,
         source=source,
@@ -100,7 +100,7 @@ def loss_landscape(
         coordinates=coordinates,
         losses=losses,
         accuracy=accuracy,
-        sharpness=sharpness_of(coordinates, losses, threshold, eigenvalue),
+        sharpness=sharpness_of(coordinates, losses, threshold, eigenvalues),
         note=note,
         command=command,
     )
@@ -145,10 +145,10 @@ def _grid(
     return [rows[row] for row in range(len(coordinates))]
 
 
-def _curvature(loss: FixedLoss, iterations: int, bar: Progress, name: str) -> Eigenvalue | None:
+def _curvature(loss: FixedLoss, iterations: int, bar: Progress, name: str) -> tuple[Eigenvalue, Eigenvalue] | None:
     if not iterations:
         return None
-    task = bar.add_task(f"{name}: curvature", total=iterations)
-    found = top_eigenvalue(loss.model, loss.shares, iterations, advance=lambda: bar.advance(task))
-    bar.update(task, completed=iterations)
+    task = bar.add_task(f"{name}: curvature", total=2 * iterations)
+    found = extreme_eigenvalues(loss.model, loss.shares, iterations, advance=lambda: bar.advance(task))
+    bar.update(task, completed=2 * iterations)
     return found

@@ -1,4 +1,4 @@
-"""How sharp a minimum is: how fast the loss rises around it, how wide its basin is, and its largest curvature."""
+"""How sharp a minimum is: how fast the loss rises around it, how wide its basin is, and its extreme curvatures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS_ALONG_A_RAY = 200
 
 
 class Eigenvalue(ResultPart):
-    """The largest eigenvalue of the loss's Hessian; one lies within `residual` of the value, converged or not."""
+    """An extreme eigenvalue of the loss's Hessian; one lies within `residual` of the value, converged or not."""
 
     value: float
     residual: float
@@ -39,7 +39,8 @@ class Sharpness(ResultPart):
     threshold: float
     basin_area: float | None  # around the centre, where the loss has risen by less than the threshold
     basin_is_cut: bool | None  # whether the basin reaches the border of the landscape, so that it may be larger
-    top_eigenvalue: Eigenvalue | None = None
+    top_eigenvalue: Eigenvalue | None = None  # the largest
+    bottom_eigenvalue: Eigenvalue | None = None  # the smallest; None in files of older versions
 
 
 class Surface:
@@ -80,9 +81,13 @@ class Surface:
 
 
 def sharpness_of(
-    coordinates: Sequence[float], losses: Sequence[Sequence[float]], threshold: float, eigenvalue: Eigenvalue | None
+    coordinates: Sequence[float],
+    losses: Sequence[Sequence[float]],
+    threshold: float,
+    eigenvalues: tuple[Eigenvalue, Eigenvalue] | None,
 ) -> Sharpness:
-    """The figures that a landscape gives, at its own radius, beside the eigenvalue that it does not."""
+    """The figures that a landscape gives, at its own radius, beside the eigenvalues that it does not."""
+    top, bottom = eigenvalues or (None, None)
     surface = Surface(coordinates, losses) if np.isfinite(losses).all() else None
     area, cut = (None, None) if surface is None else surface.basin(threshold)
     return Sharpness(
@@ -91,38 +96,41 @@ def sharpness_of(
         threshold=threshold,
         basin_area=area,
         basin_is_cut=cut,
-        top_eigenvalue=eigenvalue,
+        top_eigenvalue=top,
+        bottom_eigenvalue=bottom,
     )
 
 
-def top_eigenvalue(
+def extreme_eigenvalues(
     model: nn.Module,
     shares: Callable[[], Iterable[Tensor]],
     iterations: int = 20,
     tolerance: float = 0.01,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
-) -> Eigenvalue:
-    """The largest eigenvalue of the Hessian of a loss, by power iteration, in evaluation mode.
+) -> tuple[Eigenvalue, Eigenvalue]:
+    """The largest and the smallest eigenvalue of the Hessian of a loss, by power iteration, in evaluation mode.
 
-    `shares` gives what each batch adds to the loss. Should the eigenvalue of largest size be negative, the iteration
-    goes on with the spectrum shifted by it, so that the largest one comes out. It ends when the residual of the
-    eigenvector is below `tolerance` times the value. Three buffers of the size of the weights: the vector, the gradient
-    and their product.
+    `shares` gives what each batch adds to the loss. The iteration finds the eigenvalue of largest size, whatever its
+    sign; a second one, on the spectrum shifted by it, finds the other end. Each takes at most `iterations` products,
+    and ends when the residual of its eigenvector is below `tolerance` times the first value. Three buffers of the size
+    of the weights: the vector, the gradient and their product.
     """
     with evaluating(model), _differentiable(model) as parameters:
         vector = flat_like(parameters)
-        _randomise(vector, seed)
-        shift, value, residual = 0.0, 0.0, 0.0
-        for product in range(1, iterations + 1):
-            value, residual = _iterate(parameters, shares, vector, shift)
-            advance()
-            if residual <= tolerance * abs(value):
-                if value >= 0 or shift > 0:
-                    return Eigenvalue(value=value, residual=residual, products=product, converged=True)
-                shift = -value
-                _randomise(vector, seed + 1)
-        return Eigenvalue(value=value, residual=residual, products=iterations, converged=False)
+        ends: list[Eigenvalue] = []
+        for place in range(2):
+            _randomise(vector, seed + place)
+            shift = -ends[0].value if ends else 0.0
+            for product in range(1, iterations + 1):
+                value, residual = _iterate(parameters, shares, vector, shift)
+                advance()
+                converged = residual <= tolerance * abs(ends[0].value if ends else value)
+                if converged or product == iterations:
+                    ends.append(Eigenvalue(value=value, residual=residual, products=product, converged=converged))
+                    break
+    smallest, largest = sorted(ends, key=lambda each: each.value)
+    return largest, smallest
 
 
 @contextmanager

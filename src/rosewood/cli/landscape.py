@@ -49,7 +49,7 @@ def landscape(
     ),
     threshold: float = typer.Option(0.1, min=0.0, help="Rise of the loss that bounds the basin."),
     hessian_iterations: int = typer.Option(
-        20, min=0, help="At most this many steps for the Hessian's top eigenvalue; 0 leaves it out."
+        20, min=0, help="At most this many steps for each of the Hessian's extreme eigenvalues; 0 leaves them out."
     ),
     batch_size: int = typer.Option(64, min=1),
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the directions and of the examples' choice."),

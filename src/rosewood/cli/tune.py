@@ -167,6 +167,10 @@ def tune(
         errors = [each.error for each in outcome.trials if each.error]
         raise ExperimentError(f"no trial came to its end; the first says: {errors[0] if errors else 'nothing'}")
     best = outcome.best
+    if best.guessing:
+        console.print(
+            "[yellow]at guessing:[/] no trial has learnt the task. Search other learning rates, or train longer."
+        )
     console.print(f"Best: trial {best.number}, {percent(best.value)}: {words(best.settings)}", highlight=False)
     console.print(f"Train with it:\n  {outcome.command}", highlight=False, soft_wrap=True)
 

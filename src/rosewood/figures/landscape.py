@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.analysis.landscape import Landscape
+from rosewood.analysis.sharpness_table import eigenvalue
 from rosewood.figures.labels import axis_title, label
 from rosewood.figures.style import SEQUENTIAL, styled
 
@@ -121,8 +122,8 @@ def _caption(landscape: Landscape) -> str:
     if sharpness.mean_rise is not None and sharpness.basin_area is not None:
         at_least = "≥ " if sharpness.basin_is_cut else ""
         facts.append(f"mean rise {sharpness.mean_rise:.3f}, basin {at_least}{sharpness.basin_area:.3f}")
-    if (top := sharpness.top_eigenvalue) is not None:
-        facts.append(f"top eigenvalue {top.value:.3g} ± {top.residual:.2g}")
+    ends = {"largest positive": (sharpness.top_eigenvalue, 1), "most negative": (sharpness.bottom_eigenvalue, -1)}
+    facts += [f"{name} eigenvalue {eigenvalue(each, sign)}" for name, (each, sign) in ends.items() if each is not None]
     return "<br>".join([f"<b>{label(landscape.name)}</b>", *facts])
 
 

@@ -21,15 +21,19 @@ from rich.console import Console
 from rosewood.data.lexicon import COUNTER_FITTED
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.tuning import study as studies
+from rosewood.experiments.tuning import trial as trials
 from rosewood.experiments.tuning import tune as tuning
 from rosewood.experiments.tuning.goal import Goal
-from rosewood.experiments.tuning.outcome import tried
+from rosewood.experiments.tuning.outcome import Tried, best_of, tried
 from rosewood.experiments.tuning.search import Range
 from rosewood.experiments.tuning.trial import Trials
 from rosewood.recipe import load_recipe
-from rosewood.training import robust_validation
+from rosewood.training import robust_validation, run
 from rosewood.training.progress import TrainingProgress
 from tiny_tuning import SEARCH, Place
+
+OUTCOME = SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.7, attacked=True)
+"""Of an attack that is not made."""
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +101,7 @@ def test_a_study_of_robustness_has_one_lexicon(tmp_path: Path, monkeypatch: pyte
     place, words = Place(tmp_path), tmp_path / COUNTER_FITTED
     words.parent.mkdir(parents=True)
     words.write_text('{"good": ["fine"]}')
-    monkeypatch.setattr(
-        robust_validation,
-        "robust_accuracy",
-        lambda *_, **__: SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.5, attacked=True),
-    )
+    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: OUTCOME)
     settings: dict[str, Any] = {"objective": "robust", "attack": "pwws", "data_dir": str(tmp_path), "trials": 1}
     assert place.tune("out", **settings).best is not None
     words.write_text('{"good": ["nice"]}')
@@ -123,9 +123,11 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
     shares = chain(repeat(0.9, 10), repeat(0.1))  # five trials of two epochs, then a bad one
 
     def attacked(*_: Any, **__: Any) -> Any:
-        return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=0.5, attacked=True)
+        return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=1.0, attacked=True)
 
     monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
+    for module in (robust_validation, trials, run):
+        monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("pruned", objective="mean", attack="typos", clean_weight=0.01, trials=6)
     assert [each.state for each in found.trials] == ["complete"] * 5 + ["pruned"]
     for each in found.trials[:5]:
@@ -231,9 +233,35 @@ def test_without_the_packages_it_says_what_to_install(place: Place, monkeypatch:
 
 
 def test_what_goals_are_worth() -> None:
-    assert Goal().value(0.8, None) == 0.8
-    assert Goal("robust", "typos").value(0.8, 0.2) == 0.2
-    assert Goal("mean", "typos", 0.75).value(0.8, 0.4) == pytest.approx(0.7)
+    assert Goal().value(0.8, None, None, False) == Goal().value(0.8, None, None, True) == 0.8
+    assert Goal("robust", "typos").value(0.8, 0.9, 0.2, False) == 0.2
+    mean = Goal("mean", "typos", 0.75).value(0.9, attacked=0.8, robust=0.4, guessing=False)
+    assert mean == pytest.approx(0.7), "0.9 is the accuracy on other examples"
+    for goal in ("robust", "mean"):
+        assert Goal(goal, "typos").value(0.5, 0.5, 0.5, guessing=True) == 0, (
+            "what always answers the same is not misled"
+        )
+
+
+def test_a_trial_at_guessing_is_the_best_only_where_all_are() -> None:
+    def made(number: int, value: float, guessing: bool) -> Tried:
+        return Tried(number, "complete", value, value, value, {}, "", guessing)
+
+    found = [made(1, 0.6, True), made(2, 0.4, False), made(3, 0.3, False)]
+    best = best_of(found)
+    assert best is not None and best.number == 2
+    last = best_of([made(1, 0.5, True), made(2, 0.6, True)])
+    assert last is not None and last.number == 2 and last.guessing
+
+
+def test_a_mean_is_of_the_same_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: OUTCOME)
+    for module in (robust_validation, trials, run):
+        monkeypatch.setattr(module, "guesses", lambda metrics: False)
+    found = place.tune("mean", SEARCH, objective="mean", attack="typos", trials=1)
+    (only,) = found.trials
+    assert (only.clean, only.robust, only.value) == (0.7, 0.5, pytest.approx(0.6))
 
 
 def test_a_study_knows_its_settings_as_json(place: Place) -> None:

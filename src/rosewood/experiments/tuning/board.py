@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rosewood.experiments.tuning.outcome import Tried, best_of, tried
+from rosewood.guessing import MEANING, marked
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -81,6 +82,8 @@ def trial_table(trials: Sequence[Tried], caption: str, room: int | None = None) 
     """A row for each trial."""
     best = best_of(trials)
     paths = list(dict.fromkeys(path for each in trials for path in each.settings))
+    if any(each.guessing for each in trials):
+        caption = f"{caption}. {MEANING}"
     table = Table(caption=caption, caption_justify="left")
     table.add_column("trial", justify="right")
     table.add_column("state")
@@ -90,6 +93,7 @@ def trial_table(trials: Sequence[Tried], caption: str, room: int | None = None) 
         table.add_column(escape(path.removeprefix("training.")), justify="right")
     for each in trials if room is None else trials[-room:]:
         figures = [percent(figure) for figure in (each.value, each.clean, each.robust)]
+        figures[1] = marked(figures[1], each.guessing)
         values = [shown(each.settings.get(path)) for path in paths]
         style = "bold" if best is not None and each.number == best.number else ""
         table.add_row(

@@ -33,6 +33,7 @@ class Tried:
     robust: float | None
     settings: Mapping[str, Any]
     error: str
+    guessing: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def tried(study: Study) -> list[Tried]:
             robust=trial.user_attrs.get("robust"),
             settings=trial.params,
             error=error_of(trial),
+            guessing=trial.user_attrs.get("guessing", False),
         )
         for trial in ended(study)
     ]
@@ -66,9 +68,9 @@ def tried(study: Study) -> list[Tried]:
 
 
 def best_of(trials: Sequence[Tried]) -> Tried | None:
-    """The complete trial with the highest figure; of equal ones the first."""
+    """The complete trial with the highest figure; of equal ones the first. One at guessing only if all are."""
     complete = [each for each in trials if each.state == "complete" and each.value is not None]
-    return max(complete, key=lambda each: (each.value, -each.number), default=None)
+    return max(complete, key=lambda each: (not each.guessing, each.value, -each.number), default=None)
 
 
 def save_outcome(study: Study, plan: Plan, task: str, output: Path) -> Tuning:

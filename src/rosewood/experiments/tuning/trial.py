@@ -20,9 +20,10 @@ from rosewood.experiments.tuning.study import ERROR, SETTINGS, put_back
 from rosewood.locks import clear, held
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
+from rosewood.training.guessing import guesses
 from rosewood.training.interruption import Interrupted
 from rosewood.training.plan import Plan
-from rosewood.training.robust_validation import METRIC
+from rosewood.training.robust_validation import ATTACKED, METRIC
 from rosewood.training.run import finish_run
 
 WEIGHTS = ("model", "adapter", "checkpoints")
@@ -74,11 +75,13 @@ class Trials:
             raise
         metrics = Metrics.load(folder / "metrics.json")
         clean, robust = metrics.validation_accuracy, metrics.robust_validation_accuracy
+        attacked, guessing = metrics.attacked_validation_accuracy, metrics.at_guessing
         assert clean is not None  # there is held-out data
         _drop_weights(folder)
-        trial.set_user_attr("clean", clean)
+        trial.set_user_attr("clean", clean if attacked is None else attacked)
         trial.set_user_attr("robust", robust)
-        return self.goal.value(clean, robust)
+        trial.set_user_attr("guessing", bool(guessing))
+        return self.goal.value(clean, attacked, robust, guessing)
 
 
 class _Reports(TrainerCallback):
@@ -91,7 +94,8 @@ class _Reports(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         seen = [entry for entry in state.log_history if "eval_accuracy" in entry]  # of a resumed run, all of them
         for number, entry in enumerate(seen[self._told :], self._told + 1):
-            self._trial.report(self._goal.value(entry["eval_accuracy"], entry.get(METRIC)), number)
+            figures = entry["eval_accuracy"], entry.get(ATTACKED), entry.get(METRIC), guesses(entry)
+            self._trial.report(self._goal.value(*figures), number)
         self._told = len(seen)
         self._news()
         if state.global_step < state.max_steps and self._trial.should_prune():

@@ -118,7 +118,12 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
     facts = {
         "recipe": deciding(plan.recipe.to_dict()),
         "search": {path: str(dimension) for path, dimension in space.items()},
-        "objective": [goal.objective, goal.attack, goal.clean_weight],
+        "objective": [
+            goal.objective,
+            goal.attack,
+            goal.clean_weight,
+            *(["on the same examples"] if goal.objective == "mean" else []),
+        ],
         "model": of_checkpoint(plan.model),
         "data": {name: source_identity(plan.task, name, plan.data_dir) for name in plan.task.splits},
         "lora": None if plan.lora is None else plan.lora.model_dump(mode="json"),
@@ -127,6 +132,8 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
         # Left out where they are not given, so that older studies go on.
         **{name: value for name in ("labels", "new_head", "pretrained") if (value := getattr(plan, name))},
     }
+    if goal.objective == "mean":  # older versions took clean accuracy on all held-out examples
+        facts["mean"] = "on the same examples"
     found: dict[str, Any] = json.loads(json.dumps(facts))  # as the storage will give it back
     return found
 
