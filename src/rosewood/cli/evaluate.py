@@ -60,6 +60,9 @@ def evaluate(
     labels: str | None = typer.Option(
         None, help="Names of the model's outputs in their order, with commas.", show_default="those in its config.json"
     ),
+    by_class: bool = typer.Option(
+        False, "--by-class", help="Also show precision, recall and F1 of each label, and confusion matrices."
+    ),
     group: list[str] = typer.Option([], help="Also show accuracy by this column of the data (repeatable)."),
     attack: list[str] = typer.Option([], help="Attack the model live, such as pwws or typos (repeatable)."),
     attack_examples: int = typer.Option(100, min=1, help="Examples of the clean set to attack."),
@@ -87,6 +90,8 @@ def evaluate(
     For a run of ours the results are also written to RUN/evaluation.json and, with every prediction, under the name of
     the suite.
     """
+    from rosewood.evaluation.class_tables import class_grids
+    from rosewood.evaluation.layout import Folded
     from rosewood.evaluation.table import render
 
     if output is not None and len(runs) > 1:
@@ -121,6 +126,8 @@ def evaluate(
         )
     console = Console()
     console.print(render(evaluations))
+    if by_class:
+        console.print(*map(Folded, class_grids(evaluations)))
     for reason in dict.fromkeys(_remarks(evaluations)):
         console.print(reason, highlight=False)
 

@@ -70,7 +70,7 @@ def _texts(name: str, split: str, field: str | None, data_dir: Path | None) -> l
     task = load_task(name)
     if field is not None and field not in task.text:
         raise DataError(f"task {task.name} has no text {field!r}: {closest(field, list(task.text))}")
-    return list(load_split(task, split, data_dir)[field or task.text[-1]])
+    return list(load_split(task, split, data_dir, multi_label=True)[field or task.text[-1]])
 
 
 def _sizes(lexicon: Lexicon, opposites: frozenset[Pair]) -> list[str]:

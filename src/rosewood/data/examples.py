@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from rosewood.data.label_lists import Vector, are_vectors, as_list
 from rosewood.data.table import Table
 from rosewood.data.tasks import Source, Task, label_key
 from rosewood.errors import DataError, closest
@@ -68,14 +69,40 @@ def _replaced(texts: list[str], replacements: dict[str, str]) -> list[str]:
     return texts
 
 
-def _label_ids(table: Table, task: Task, source: Source) -> list[int]:
+def _label_ids(table: Table, task: Task, source: Source) -> list[int] | list[Vector]:
     names = source.label_values or {name: name for name in task.labels}
     ids = {raw: task.labels.index(name) for raw, name in names.items()}
-    keys = [label_key(value) for value in table.columns["label"]]
+    values = table.columns["label"]
+    if task.multi_label:
+        return _label_vectors(table, ids, len(task.labels))
+    lists = [i for i, value in enumerate(values) if not isinstance(value, str) and as_list(value) is not None]
+    if lists:
+        message = f"expected one label, got the list {values[lists[0]]!r}; a task with several has multi_label: true"
+        raise table.problem(lists, message)
+    keys = [label_key(value) for value in values]
     bad = [i for i, key in enumerate(keys) if key not in ids]
     if bad:
         raise table.problem(bad, _label_problem(keys[bad[0]], list(ids)))
     return [ids[key] for key in keys]
+
+
+def _label_vectors(table: Table, ids: dict[str, int], size: int) -> list[Vector]:
+    """A 0 or 1 for each label, from lists that have the same, or from lists of labels."""
+    lists = [as_list(value) for value in table.columns["label"]]
+    single = [i for i, found in enumerate(lists) if found is None]
+    if single:
+        got = table.columns["label"][single[0]]
+        raise table.problem(single, f"expected a list of labels, such as ['{next(iter(ids))}'] or [], got {got!r}")
+    rows = [found for found in lists if found is not None]
+    if are_vectors(rows, size):
+        return [tuple(int(part) for part in row) for row in rows]
+    keys = [[label_key(part) for part in row] for row in rows]
+    bad = [i for i, row in enumerate(keys) if any(key not in ids for key in row)]
+    if bad:
+        unknown = next(key for key in keys[bad[0]] if key not in ids)
+        raise table.problem(bad, _label_problem(unknown, list(ids)))
+    chosen = [{ids[key] for key in row} for row in keys]
+    return [tuple(int(label in row) for label in range(size)) for row in chosen]
 
 
 def _label_problem(key: str, known: list[str]) -> str:

@@ -17,6 +17,7 @@ from rosewood.data.examples import examples
 from rosewood.data.file_identity import file_digest
 from rosewood.data.files import matching_files, read_file
 from rosewood.data.hub import read_hub
+from rosewood.data.label_lists import has_lists, listed_labels
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.table import Table
 from rosewood.data.tasks import (
@@ -40,16 +41,29 @@ _log = logging.getLogger(__name__)
 
 
 def load_split(
-    task: Task, split: str, data_dir: str | Path | None = None, size: int | None = None, seed: int = 0
+    task: Task,
+    split: str,
+    data_dir: str | Path | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    multi_label: bool = False,
 ) -> datasets.Dataset:
     """Load one split: the text columns, then the integer `label`, then all other columns of the source.
+
+    Of a multi-label task `label` is a list with a 0.0 or 1.0 for each label; who can use that says `multi_label`.
 
     The data folder (`data_dir`, else the variable ROSEWOOD_DATA) comes first, then an installed package, then
     the Hub. `size` asks for at most that many rows, a seeded subset with the label shares of the whole.
     """
+    if task.multi_label and not multi_label:
+        raise DataError(
+            f"task {task.name} has several labels a text. It can be trained and evaluated; attacks and analyses need "
+            "one label a text"
+        )
     table = _table(task, split, _root(data_dir))
     if task.split(split).role == "train" and len(set(table.columns["label"])) < 2:
-        only = task.labels[table.columns["label"][0]]
+        first = table.columns["label"][0]
+        only = list(first) if task.multi_label else task.labels[first]
         raise DataError(f"{table.name}: all {len(table)} training rows are {only!r}, expected two labels or more")
     if size is not None:
         table = _subset(table, task, size, seed)
@@ -132,10 +146,11 @@ def task_from_files(
     }
     splits.setdefault("validation", {"carve": {"from": "train", "share": 0.1}})
     raw: dict[str, Any] = {"name": _task_name(train), "title": train.name, "text": list(text_columns), "splits": splits}
-    raw |= {"noise": EVERY_NOISE, "labels": _labels_in(train, text_columns, label_column)}
+    labels, several = _labels_in(train, text_columns, label_column)
+    raw |= {"noise": EVERY_NOISE, "labels": labels, "multi_label": several}
     task = build_task(raw, "The task made from your files")
     for name in task.splits:
-        load_split(task, name)
+        load_split(task, name, multi_label=True)
     return task
 
 
@@ -162,16 +177,18 @@ def _check_columns(path: Path, found: Sequence[str], text_columns: Sequence[str]
             )
 
 
-def _labels_in(path: Path, text_columns: Sequence[str], column: str) -> list[str]:
-    """The distinct labels of a file, sorted as numbers if all are."""
+def _labels_in(path: Path, text_columns: Sequence[str], column: str) -> tuple[list[str], bool]:
+    """The distinct labels of a file, sorted as numbers if all are, and whether a text has several."""
     columns = read_file(path).columns
     _check_columns(path, list(columns), text_columns, column)
-    found = {label_key(value) for value in columns[column]} - {""}
+    several = has_lists(columns[column])
+    listed = listed_labels(columns[column]) if several else map(label_key, columns[column])
+    found = set(listed) - {""}
     if len(found) < 2:
         got = ", ".join(map(repr, found)) or "none"
         raise DataError(f"{path}: expected two labels or more in column {column!r}, got {got}")
     refuse_fractions(found, f"{path}, column {column!r}")
-    return sorted(found, key=int) if all(map(_INTEGER.fullmatch, found)) else sorted(found)
+    return sorted(found, key=int) if all(map(_INTEGER.fullmatch, found)) else sorted(found), several
 
 
 def refuse_fractions(labels: Iterable[str], where: str) -> None:
@@ -292,7 +309,9 @@ def _subset(table: Table, task: Task, size: int, seed: int) -> Table:
 def _dataset(table: Table, task: Task) -> datasets.Dataset:
     arrow = pa.table({name: _arrow(values) for name, values in table.columns.items()})
     features = datasets.Features.from_arrow_schema(arrow.schema)
-    features["label"] = datasets.ClassLabel(names=task.labels)
+    features["label"] = (
+        datasets.List(datasets.Value("float32")) if task.multi_label else datasets.ClassLabel(names=task.labels)
+    )
     return datasets.Dataset(arrow.cast(features.arrow_schema), info=datasets.DatasetInfo(features=features))
 
 

@@ -10,6 +10,7 @@ import datasets
 from transformers import PretrainedConfig
 
 from rosewood.data.files import ENDINGS, read_file
+from rosewood.data.label_lists import has_lists, listed_labels
 from rosewood.data.loading import refuse_fractions
 from rosewood.data.table import Table
 from rosewood.data.tasks import EVERY_NOISE, FolderSource, MemorySource, Split, Task, label_key
@@ -38,7 +39,7 @@ def own_task(
     """A task whose only split, `test`, is the given data, and whose labels are the outputs of a model.
 
     Labels of the data are names of outputs, in any case, or their numbers from 0. A `ClassLabel` column of a Dataset
-    brings the names along.
+    brings the names along. Where labels are lists, it is a multi-label task.
     """
     path = Path(data).resolve() if isinstance(data, str | Path) else None
     table = read_file(path) if path is not None else rows_table(cast("Rows", data))
@@ -49,9 +50,10 @@ def own_task(
         table = _with_names(table, label, names)
     outputs = cast(dict[int, str], config.id2label)
     labels = names or [outputs[number] for number in range(len(outputs))]
+    several = names is None and has_lists(table.columns[label])
     settings: dict[str, Any] = {
         "columns": {} if label == "label" else {label: "label"},
-        "label_values": {} if names else _label_values(table, label, labels),
+        "label_values": {} if names else _label_values(table, label, labels, several),
     }
     folder = FolderSource(file=str(path), **settings) if path else None
     memory = None if path else MemorySource(table=table, **settings)
@@ -60,6 +62,7 @@ def own_task(
         title=table.name,
         text=list(texts),
         labels=list(labels),
+        multi_label=several,
         noise=EVERY_NOISE,
         splits={TEST: Split(role="test", folder=folder, memory=memory)},
     )
@@ -154,12 +157,13 @@ def _with_names(table: Table, label: str, names: Sequence[str]) -> Table:
     return Table(table.name, {**table.columns, label: values}, table.places, table.unit)
 
 
-def _label_values(table: Table, column: str, names: Sequence[str]) -> dict[str, str]:
+def _label_values(table: Table, column: str, names: Sequence[str], several: bool) -> dict[str, str]:
     """Raw label -> output of the model: by name where all labels are names, or else by number.
 
     Empty where neither fits, so that what is wrong shows with the row that it is in.
     """
-    keys = list(dict.fromkeys(label_key(value) for value in table.columns[column]))
+    values = table.columns[column]
+    keys = listed_labels(values) if several else list(dict.fromkeys(map(label_key, values)))
     folded = {name.casefold(): name for name in names}
     if all(key.casefold() in folded for key in keys if key):
         return {key: folded[key.casefold()] for key in keys if key} | {name: name for name in names}

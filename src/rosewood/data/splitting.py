@@ -5,7 +5,7 @@ part of every larger one with the same seed.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
 Key = tuple[str, ...]
@@ -16,9 +16,9 @@ def text_keys(columns: Sequence[Sequence[str]]) -> list[Key]:
     return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]
 
 
-def distinct(keys: Sequence[Key], labels: Sequence[int]) -> list[int]:
+def distinct(keys: Sequence[Key], labels: Sequence[Hashable]) -> list[int]:
     """The first row of every key; none at all where rows of one key carry different labels."""
-    seen: dict[Key, set[int]] = defaultdict(set)
+    seen: dict[Key, set[Hashable]] = defaultdict(set)
     first: dict[Key, int] = {}
     for index, (key, label) in enumerate(zip(keys, labels, strict=True)):
         seen[key].add(label)
@@ -26,9 +26,9 @@ def distinct(keys: Sequence[Key], labels: Sequence[int]) -> list[int]:
     return [index for key, index in first.items() if len(seen[key]) == 1]
 
 
-def spread(keys: Sequence[Key], labels: Sequence[int], seed: int) -> list[int]:
+def spread(keys: Sequence[Key], labels: Sequence[Hashable], seed: int) -> list[int]:
     """All rows in a random order of which every beginning has the label shares of the whole."""
-    by_label: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    by_label: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for index, (key, label) in enumerate(zip(keys, labels, strict=True)):
         by_label[label].append((_draw(key, seed), index))
     placed = [
@@ -39,7 +39,7 @@ def spread(keys: Sequence[Key], labels: Sequence[int], seed: int) -> list[int]:
     return [index for _, _, index in sorted(placed)]
 
 
-def carve(keys: Sequence[Key], labels: Sequence[int], share: float, seed: int) -> list[int]:
+def carve(keys: Sequence[Key], labels: Sequence[Hashable], share: float, seed: int) -> list[int]:
     """A stratified share of the rows; the keys must be distinct."""
     return sorted(spread(keys, labels, seed)[: _count(share, len(keys))])
 

@@ -146,12 +146,14 @@ EVERY_NOISE = NoiseRule(
 
 
 class Task(_Strict):
-    """A classification task on single texts or pairs; the index of a label is its id."""
+    """A classification task on single texts or pairs, with one label or several; the index of a label is its id."""
 
     name: str
     title: str
     text: list[str] = Field(min_length=1, max_length=2)
     labels: list[str] = Field(min_length=2)
+    multi_label: bool = False
+    """Whether a text may have several labels, or none; its label is then a list."""
     splits: dict[str, Split] = Field(min_length=1)
     replace: dict[str, str] = {}
     """Literal strings that are replaced in every text, such as HTML line breaks."""

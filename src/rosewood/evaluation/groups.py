@@ -34,14 +34,14 @@ def word_frequency(texts: Iterable[str]) -> Counter[str]:
 
 def group_labels(
     texts: Sequence[tuple[str, ...]],
-    labels: Sequence[int],
+    labels: Sequence[int] | None,
     names: Sequence[str],
     frequency: Mapping[str, int] | None,
     columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, list[str]]:
     """For every kind of grouping, the group of each example.
 
-    class: the name of its label.
+    class: the name of its label; not where there are no single labels.
     length: its number of words, both texts of a pair together, in fixed bands that mean the same in every set.
     negation: whether it has an English word of negation; of a pair, in which of its texts.
     rare words: the share of its words that are rare in the training texts; needs their `frequency`.
@@ -50,14 +50,14 @@ def group_labels(
     words = [[words_of(text) for text in each] for each in texts]
     together = [[word for text in each for word in text] for each in words]
     kinds: dict[str, list[str]] = {
-        "class": [names[label] for label in labels],
+        **({} if labels is None else {"class": [names[label] for label in labels]}),
         "length": [_length(each) for each in together],
         "negation": [_negation(each) for each in words],
     }
     if frequency is not None:
         kinds["rare words"] = [_rarity(each, frequency) for each in together]
     for column, values in (columns or {}).items():
-        if column in kinds:
+        if column in (*kinds, "class"):
             raise DataError(f"the column {column!r} has the name of a built-in grouping: rename the column.")
         kinds[column] = ["(none)" if value is None else str(value) for value in values]
     for kind, groups in kinds.items():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rosewood.evaluation import metrics
+from rosewood.evaluation.by_class import ByClass, by_class, confusion
 from rosewood.evaluation.calibration import FOLDS, best_temperature, held_out_ece, reliability
 from rosewood.evaluation.groups import by_group, group_labels, worst
 from rosewood.evaluation.plan import Plan
@@ -43,27 +44,75 @@ def measure(
     probabilities = metrics.merged(metrics.softmax(logits), members)
     curve = reliability(probabilities, truth, predicted=predicted)
     kinds = group_labels(loaded.rows, loaded.labels, planned.labels, frequency, loaded.columns)
-    groups = by_group(right, kinds)
-    weakest = worst(groups)
-    result = SetResult(
-        name=planned.name,
-        role=planned.role,
-        examples=len(truth),
-        accuracy=float(right.mean()),
-        interval=wilson_interval(int(right.sum()), len(truth)),
+    single = np.eye(len(planned.labels), dtype=bool)
+    figures = by_class(single[truth], single[predicted], planned.labels)
+    result = _result(
+        loaded,
+        right,
+        kinds,
+        figures,
+        confusion=confusion(truth, predicted, len(planned.labels)),
         ece=metrics.expected_calibration_error(probabilities, truth, predicted=predicted),
         brier=metrics.brier(probabilities, truth),
         nll=metrics.negative_log_likelihood(probabilities, truth),
         held_out_ece=held_out_ece(logits, truth, seed, members=members) if len(truth) >= FOLDS else None,
         temperature=best_temperature(logits, truth, members),
         reliability=[ReliabilityPoint(**each._asdict()) for each in curve],
+    )
+    return Measured(result, predicted, kinds)
+
+
+def measure_several(loaded: LoadedSet, logits: ArrayLike, frequency: Mapping[str, int] | None, seed: int) -> Measured:
+    """The same of a set whose texts may have several labels: a label is predicted where its logit is above 0.
+
+    Accuracy is that of whole texts; calibration is that of the answers to each label of each text.
+    """
+    planned, scores = loaded.planned, np.asarray(logits, dtype=np.float64)
+    truth = np.asarray(loaded.labels) > 0.5
+    predicted = scores > 0
+    right = (predicted == truth).all(axis=1)
+    # Yes and no as two classes of an answer: softmax(0, z) is sigmoid(z).
+    answers = np.stack([np.zeros(scores.size), scores.ravel()], axis=1)
+    yes, chances = truth.ravel().astype(np.int64), metrics.softmax(answers)
+    kinds = group_labels(loaded.rows, None, planned.labels, frequency, loaded.columns)
+    figures = by_class(truth, predicted, planned.labels)
+    result = _result(
+        loaded,
+        right,
+        kinds,
+        figures,
+        micro_f1=figures.micro_f1,
+        ece=metrics.expected_calibration_error(chances, yes),
+        brier=metrics.brier(chances, yes),
+        nll=metrics.negative_log_likelihood(chances, yes),
+        held_out_ece=held_out_ece(answers, yes, seed) if len(yes) >= FOLDS else None,
+        temperature=best_temperature(answers, yes),
+        reliability=[ReliabilityPoint(**each._asdict()) for each in reliability(chances, yes)],
+    )
+    return Measured(result, predicted.astype(np.int64), kinds)
+
+
+def _result(
+    loaded: LoadedSet, right: NDArray[np.bool_], kinds: Mapping[str, Sequence[str]], figures: ByClass, **more: Any
+) -> SetResult:
+    """What all sets have, whatever their labels are."""
+    planned, groups = loaded.planned, by_group(right, kinds)
+    weakest = worst(groups)
+    return SetResult(
+        name=planned.name,
+        role=planned.role,
+        examples=len(right),
+        accuracy=float(right.mean()),
+        interval=wilson_interval(int(right.sum()), len(right)),
         groups=[GroupResult(**each._asdict()) for each in groups],
         worst=None if weakest is None else GroupResult(**weakest._asdict()),
+        classes=figures.classes,
+        macro_f1=figures.macro_f1,
         noise=planned.noise,
         counted=planned.counted,
         source=loaded.source,
         data=loaded.fingerprint,
         max_length=loaded.max_length,
         note=planned.note,
+        **more,
     )
-    return Measured(result, predicted, kinds)

@@ -45,6 +45,7 @@ class Plan:
     merge: dict[str, list[str]]
     inside: Sequence[str] = ()
     max_length: int = DEFAULT_LENGTH
+    multi_label: bool = False
 
     def members(self, label: str) -> list[int]:
         """The model's labels, by number, that a label of a set stands for."""
@@ -80,7 +81,7 @@ def plan_of_task(task: Task, typo_rate: float | None = None) -> Plan:
         sets += _noises(rule, next(each for each in sets if each.name == clean), f"task {task.name}")
     if not sets:
         raise DataError(f"task {task.name} has no test, shift or adversarial split: add one to evaluate on.")
-    return Plan(task.name, None, task.labels, sets, {})
+    return Plan(task.name, None, task.labels, sets, {}, multi_label=task.multi_label)
 
 
 def plan_of_suite(suite: Suite, task: str | None = None) -> Plan:

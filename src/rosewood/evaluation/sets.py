@@ -25,7 +25,8 @@ class LoadedSet:
 
     planned: PlannedSet
     rows: Sequence[Row]
-    labels: Sequence[int]
+    labels: Sequence[Any]
+    """The number of each example's label; where there may be several, a 0 or 1 for each."""
     columns: Mapping[str, Sequence[Any]]
     source: str
     fingerprint: str
@@ -56,10 +57,10 @@ def load_sets(
     for planned in plan.sets:
         try:
             if planned.noise is None:
-                dataset = load_planned(planned, data_dir, size, seed)
+                dataset = load_planned(planned, data_dir, size, seed, plan.multi_label)
             else:
                 key = (planned.noise.of, planned.sample)
-                noiseless[key] = noiseless.get(key) or load_planned(planned, data_dir, size, seed)
+                noiseless[key] = noiseless.get(key) or load_planned(planned, data_dir, size, seed, plan.multi_label)
                 dataset = _with_noise(noiseless[key], planned, planned.noise, seed)
         except AbsentError as error:
             missing.append(MissingSet(name=planned.name, role=planned.role, reason=str(error), counted=planned.counted))
@@ -78,12 +79,14 @@ def _origin(planned: PlannedSet, data_dir: str | Path | None) -> str:
     return origin(planned.task, planned.split, data_dir)
 
 
-def load_planned(planned: PlannedSet, data_dir: str | Path | None, size: int | None, seed: int) -> Dataset:
+def load_planned(
+    planned: PlannedSet, data_dir: str | Path | None, size: int | None, seed: int, multi_label: bool = False
+) -> Dataset:
     """The rows of a set without its noise: at most `size` of them, and no more than the set's own sample."""
     if planned.task is None:
         raise AbsentError(planned.absent or f"there is no source for {planned.name}")
     size = min((limit for limit in (size, planned.sample) if limit is not None), default=None)
-    return load_split(planned.task, planned.split, data_dir, size, seed)
+    return load_split(planned.task, planned.split, data_dir, size, seed, multi_label)
 
 
 def reference_texts(plan: Plan, data_dir: str | Path | None) -> list[str] | None:

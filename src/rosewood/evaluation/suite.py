@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.data.own import is_data_file, own_task
@@ -15,7 +17,7 @@ from rosewood.errors import DataError, RunError
 from rosewood.evaluation.groups import word_frequency
 from rosewood.evaluation.live_attacks import prepared_attacks, run_attacks
 from rosewood.evaluation.means import means
-from rosewood.evaluation.measure import Measured, measure
+from rosewood.evaluation.measure import Measured, measure, measure_several
 from rosewood.evaluation.outside import anomaly_results, telling_sets, untold_sets
 from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, answer
@@ -73,6 +75,8 @@ def evaluate(
     """
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
+    if plan.multi_label and attacks:
+        raise RunError(f"{plan.name} has several labels a text, and attacks need one label a text: leave them out")
     armed = prepared_attacks(attacks, plan, data_dir)
     longest = longest_text(model, tokenizer)
     if max_length is None and plan.suite is None:
@@ -96,7 +100,13 @@ def evaluate(
         batch_size,
         cache,
     )
-    measured = [measure(each, answers.logits(each.questions)[:, columns], plan, frequency, seed) for each in labelled]
+    measured = []
+    for each in labelled:
+        logits = answers.logits(each.questions)[:, columns]
+        if plan.multi_label:
+            measured.append(measure_several(each, logits, frequency, seed))
+        else:
+            measured.append(measure(each, logits, plan, frequency, seed))
     results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
     evaluation = Evaluation(
         model=model.name_or_path or type(model).__name__,
@@ -108,6 +118,7 @@ def evaluate(
         seed=seed,
         max_length=max_length or min(plan.max_length, longest),
         typo_rate=_typo_rate(plan),
+        multi_label=plan.multi_label,
         test_file=_test_file(suite, plan, label_column),
         sets=results,
         missing=missing,
@@ -163,6 +174,17 @@ def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
             f"{', '.join(plan.labels)}. Say which output is which: --labels {','.join(plan.labels)} (in the order of "
             "the outputs), or id2label in the model's config.json."
         )
+    kind = getattr(model.config, "problem_type", None)
+    if plan.multi_label and kind in ("single_label_classification", "regression"):
+        raise RunError(
+            f"the labels of {plan.name} are lists, and the model gives every text one label (problem_type {kind}): "
+            "evaluate a model for several labels a text, or give the data one label each"
+        )
+    if not plan.multi_label and kind == "multi_label_classification":
+        raise RunError(
+            f"the model is for several labels a text (problem_type {kind}), and {plan.name} has one label a text: "
+            "write its labels as lists"
+        )
     return label_columns(model.config, plan.labels)
 
 
@@ -175,6 +197,13 @@ def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
     kind = "task" if plan.suite is None else "suite"
     reasons = "\n".join(dict.fromkeys(each.reason for each in missing))
     return DataError(f"no evaluation set of {kind} {plan.suite or plan.name} can be used:\n{reasons}")
+
+
+def _label_text(label: Any, names: Sequence[str]) -> str:
+    """A label as predictions have it: its name, or the names of several as a JSON list."""
+    if np.ndim(label) == 0:
+        return names[label]
+    return json.dumps([name for name, has in zip(names, label, strict=True) if has])
 
 
 def _write_predictions(
@@ -190,7 +219,9 @@ def _write_predictions(
         for each, found in zip(labelled, measured, strict=True):
             names = each.planned.labels
             logits = answers.logits(each.questions)[:, columns]
-            labels, predicted = [names[label] for label in each.labels], [names[label] for label in found.predicted]
+            labels, predicted = (
+                [_label_text(label, names) for label in side] for side in (each.labels, found.predicted)
+            )
             file.write(each.planned.name, logits, labels, predicted, found.groups)
         for each in loaded:
             if each.planned.role == "anomaly" and each.questions[0] in answers:

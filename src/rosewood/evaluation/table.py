@@ -15,6 +15,7 @@ from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
 
 Evaluations = Mapping[str, Evaluation]
 ACCURACY = "Accuracy in %, ± half the width of its 95 % Wilson interval."
+SEVERAL = "A text is right if all its labels are. "
 _WORST = "Worst group: the lowest accuracy of a group of 20 examples or more"
 WORST = f"{_WORST}; gap: how far it is below the mean, or above if negative."
 WORST_WITH_SIGN = f"{_WORST}, and how far it is above (+) or below (−) the mean."
@@ -78,6 +79,7 @@ def worst_group(result: SetResult | None) -> str:
 
 def _task(evaluations: Evaluations, task: str) -> Grid:
     in_curves = any(map(has_noise_curves, evaluations.values()))  # then the noises have a table of their own
+    several = any(each.multi_label for each in evaluations.values())
     left_out = ("anomaly", "reference", *(["noise"] if in_curves else []))
     headings = {name: role for name, role in _set_names(evaluations).items() if role not in left_out}
     rows = []
@@ -86,6 +88,8 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
         clean = _clean(evaluation)
         cells = [with_interval(results.get(name)) for name in headings]
         cells += [mean_cell(next((each for each in evaluation.means if each.name == "noise"), None))] * in_curves
+        if several:
+            cells += [percent(clean.macro_f1 if clean else None), percent(clean.micro_f1 if clean else None)]
         rows.append([model, *cells, percent(clean.ece if clean else None), worst_group(clean)])
     return Grid(
         f"Robustness on {task}",
@@ -93,11 +97,13 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
             "model",
             *(f"{name}\n({role})" for name, role in headings.items()),
             *(["noise\n(mean)"] * in_curves),
+            *(["macro F1\n(clean)", "micro F1\n(clean)"] * several),
             "ECE\n(clean)",
             "worst group\n(clean)",
         ],
         rows,
-        f"{ACCURACY} ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}{cut_after(evaluations)}",
+        f"{ACCURACY} {SEVERAL if several else ''}ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}"
+        f"{cut_after(evaluations)}",
     )
 
 

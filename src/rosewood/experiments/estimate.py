@@ -43,7 +43,7 @@ def why_unknown(cell: Cell) -> str:
 
 def rows_of(cell: Cell) -> int:
     """How many rows its task has to train on."""
-    return len(load_split(cell.built_task(), "train", cell.data_dir))
+    return len(load_split(cell.built_task(), "train", cell.data_dir, multi_label=True))
 
 
 def seconds_per_step(cell: Cell) -> float:
@@ -53,7 +53,7 @@ def seconds_per_step(cell: Cell) -> float:
     batch = arguments["per_device_train_batch_size"] * arguments.get("gradient_accumulation_steps", 1)
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, lora=plan.lora)
     keep_length(model, tokenizer, plan.max_length)
-    rows = load_split(plan.task, "train", plan.data_dir, STEPS * batch)
+    rows = load_split(plan.task, "train", plan.data_dir, STEPS * batch, multi_label=True)
     stopwatch = _Stopwatch()
     with TemporaryDirectory() as folder:
         trainer = RobustTrainer(

@@ -35,6 +35,8 @@ class ServedRun:
         cls, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, max_length: int
     ) -> ServedRun:
         """Checks that the model is one of the task, and takes it out of training."""
+        if task.multi_label:
+            raise RunError(f"{name} is for several labels a text, and the playground shows one: serve other runs")
         Scorer(model, tokenizer, max_length)  # refuses what cannot be scored
         return cls(name, model.eval(), tokenizer, task.labels, label_columns(model.config, task.labels), max_length)
 

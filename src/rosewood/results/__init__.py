@@ -12,6 +12,7 @@ from rosewood.results.attack import (
 )
 from rosewood.results.evaluation import (
     AnomalyResult,
+    ClassResult,
     Evaluation,
     GroupResult,
     LiveAttack,
@@ -46,6 +47,7 @@ __all__ = [
     "CellResult",
     "CellState",
     "ChangedWord",
+    "ClassResult",
     "ComparedCell",
     "ComparedFigure",
     "Comparison",

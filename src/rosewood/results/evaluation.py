@@ -38,8 +38,23 @@ class ReliabilityPoint(ResultPart):
     accuracy: Share | None
 
 
+class ClassResult(ResultPart):
+    """How a model did on one label; a share of nothing is None."""
+
+    label: str
+    examples: Count  # that have the label
+    predicted: Count  # that the model gives the label
+    precision: Share | None
+    recall: Share | None
+    f1: Share | None
+
+
 class SetResult(ResultPart):
-    """How a model did on one evaluation set."""
+    """How a model did on one evaluation set.
+
+    Where a text may have several labels, a text counts as right if all of its labels are, and calibration is that of
+    the single yes-or-no answers.
+    """
 
     name: str
     role: Role
@@ -55,6 +70,10 @@ class SetResult(ResultPart):
     reliability: list[ReliabilityPoint] = []
     groups: list[GroupResult] = []
     worst: GroupResult | None = None  # of the groups with 20 examples or more
+    classes: list[ClassResult] = []
+    macro_f1: Share | None = None  # the mean F1 of the labels that occur, in the data or in the predictions
+    micro_f1: Share | None = None  # of all labels together; where a text may have several
+    confusion: list[list[Count]] = []  # a row for each label, a column for each prediction; where a text has one label
     noise: Noise | None = None
     counted: bool = True  # in the averages of the suite
     source: str = ""
@@ -148,4 +167,5 @@ class Evaluation(ResultFile):
     anomalies: list[AnomalyResult] = []
     means: list[Mean] = []
     attacks: list[LiveAttack] = []
+    multi_label: bool = False
     test_file: TestFile | None = None  # what was evaluated on, if it was a file of the user's own

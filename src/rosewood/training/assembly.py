@@ -50,6 +50,7 @@ def assembled(
     minutes: float,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> RobustTrainer:
+    _check_labels(plan)
     disable_progress_bar()  # transformers' own bars, for loading and saving, say nothing at this size
     trusted = plan.trust_remote_code == plan.model
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, trusted, plan.lora, plan.new_head)
@@ -101,7 +102,7 @@ def assembled(
         eval_dataset=encoded.get("validation"),
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
-        compute_metrics=_accuracy,
+        compute_metrics=_subset_accuracy if plan.task.multi_label else _accuracy,
         callbacks=[
             SaveAndStop(minutes),
             *choosing,
@@ -113,6 +114,16 @@ def assembled(
     rehearse(trainer, given)
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _check_labels(plan: Plan) -> None:
+    """Refuse what needs one label a text where a text has several."""
+    asked = {"--class-weights": plan.class_weights, "--select-by": plan.select_by}
+    needy = [option for option, value in asked.items() if value is not None]
+    if plan.task.multi_label and needy:
+        raise RunError(
+            f"task {plan.task.name} has several labels a text, and {' and '.join(needy)} needs one: leave it out"
+        )
 
 
 def training_arguments(plan: Plan, output: Path, has_validation: bool) -> TrainingArguments:
@@ -156,3 +167,12 @@ def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
     found = {"accuracy": float((answers == labels).mean()), "examples": len(answers)}
     majority = majority_share(labels.tolist())
     return found if majority is None else found | {"majority": majority, "answers": len(np.unique(answers))}
+
+
+def _subset_accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    """The share of texts with all labels right, and no other."""
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    answers, labels = np.asarray(logits) > 0, np.asarray(prediction.label_ids) > 0.5
+    found = {"accuracy": float((answers == labels).all(axis=-1).mean()), "examples": len(answers)}
+    majority = majority_share(map(tuple, labels.tolist()))
+    return found if majority is None else found | {"majority": majority, "answers": len(np.unique(answers, axis=0))}

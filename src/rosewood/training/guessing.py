@@ -30,8 +30,11 @@ def guesses(metrics: dict[str, Any]) -> bool | None:
     return at_guessing(wilson_interval(round(accuracy * examples), int(examples)), majority)
 
 
-def guessing_loss(labels: Sequence[int], class_weights: Sequence[float] | None = None) -> float:
+def guessing_loss(labels: Sequence[Any], class_weights: Sequence[float] | None = None) -> float:
     """The lowest loss of a model that gives every text the same probabilities."""
+    if np.ndim(labels) == 2:  # several labels a text: the mean over them, as in their loss
+        shares = np.mean(labels, axis=0)
+        return float(np.mean(entropy([shares, 1 - shares])))
     counts = np.bincount(labels)
     weights = np.ones(len(counts)) if class_weights is None else np.array(class_weights)[: len(counts)]
     return float(entropy(counts * weights))

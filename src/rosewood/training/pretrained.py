@@ -86,7 +86,7 @@ def _load(
         "num_labels": len(task.labels),
         "id2label": dict(enumerate(task.labels)),
         "label2id": {label: i for i, label in enumerate(task.labels)},
-        "problem_type": "single_label_classification",
+        "problem_type": "multi_label_classification" if task.multi_label else "single_label_classification",
     }
     if adapter_folder(path) is not None:
         merged, tokenizer = load_classifier(path, trust_remote_code)

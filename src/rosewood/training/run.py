@@ -264,9 +264,11 @@ def check_writable(output: Path) -> None:
 
 
 def _load_data(plan: Plan) -> dict[str, Dataset]:
-    data = {"train": load_split(plan.task, "train", plan.data_dir, plan.train_size, plan.seed)}
+    data = {"train": load_split(plan.task, "train", plan.data_dir, plan.train_size, plan.seed, multi_label=True)}
     if "validation" in plan.task.splits:
-        data["validation"] = load_split(plan.task, "validation", plan.data_dir, plan.validation_size, seed=0)
+        data["validation"] = load_split(
+            plan.task, "validation", plan.data_dir, plan.validation_size, seed=0, multi_label=True
+        )
     elif plan.early_stopping is not None or plan.select_by is not None:
         what = "early stopping" if plan.early_stopping is not None else "selecting the best epoch"
         raise RunError(f"{what} needs a validation split, which task {plan.task.name} does not have")

@@ -90,6 +90,8 @@ def prepare(
     """A campaign that will not fail for a reason that could have been known."""
     if not isinstance(attack, Attack):
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
+    if getattr(model.config, "problem_type", None) == "multi_label_classification":
+        raise RunError("the model is for several labels a text, and attacks need one label a text")
     max_length = max_length or text_length(model, tokenizer)
     scorer = Scorer(model, tokenizer, max_length, batch_size)
     fields, columns = _checked(data, scorer)
