@@ -39,6 +39,7 @@ def run(rosewood: Rosewood, films: Path, tmp_path: Path) -> Path:
     rosewood(
         *("train", "--recipe", "r-drop", "--model", checkpoint, "--train-file", films, "--test-file", films),
         *("--max-length", 16, "--epochs", 12, "--batch-size", 8, "--learning-rate", "3e-3", "--output", output),
+        "--new-head",
     )
     return output
 
@@ -71,6 +72,9 @@ def test_what_needs_one_label_says_so(rosewood: Rosewood, run: Path, films: Path
     assert "attacks need one label a text" in rosewood("evaluate", run, "--attack", "typos", code=1)
     assert "need one label a text" in rosewood("landscape", run, "--output", tmp_path / "l", code=1)
     words = ("train", "--model", tmp_path / "checkpoint", "--train-file", films, "--output", tmp_path / "other")
+    other_order = rosewood(*words, "--labels", "drama,comedy", code=1)
+    assert "with several labels a text both must have one order" in other_order
+    words = (*words, "--new-head")
     assert "--class-weights needs one" in rosewood(*words, "--class-weights", "balanced", code=1)
     assert "--select-by needs one" in rosewood(*words, "--select-by", "typos", code=1)
     assert "several labels at once" in rosewood(*words, "--recipe", "informative", code=1)
