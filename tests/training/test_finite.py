@@ -225,7 +225,7 @@ def test_a_skipped_step_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_limit_below_zero_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="max_skipped_steps is a number of steps, 0 or more, not -1"):
+    with pytest.raises(RunError, match="max_skipped_steps: expected a whole number from 0 on, got -1"):
         poisoned("vanilla", tmp_path, max_skipped_steps=-1)
 
 

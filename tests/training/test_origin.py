@@ -99,7 +99,7 @@ def test_the_chosen_one_goes_before_the_named_one(plan: Plan, base: Path, tmp_pa
 
 
 def test_a_run_knows_what_its_model_comes_from(plan: Plan, base: Path, tmp_path: Path) -> None:
-    first = changed(plan, model=str(base), arguments={"max_steps": 1})
+    first = changed(plan, model=str(base), arguments={"max_steps": 1, "learning_rate": 1e-3})
     assert settled(first).plan.pretrained == str(base)
     assert settled(first).remark == "", "a model without a head is pre-trained itself"
     start_run(first, tmp_path / "first")

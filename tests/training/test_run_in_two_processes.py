@@ -32,6 +32,7 @@ def plan(tmp_path: Path) -> Plan:
         recipe=load_recipe("rose-ensemble"),
         task=task_from_files(file, None, text_columns=["text"], label_column="label"),
         model=str(save_tiny_checkpoint(tmp_path / "tiny")),
+        labels=["no", "yes"],
         arguments={"num_train_epochs": 2.0, "per_device_train_batch_size": 4, "learning_rate": 1e-3},
     )
 

@@ -75,7 +75,6 @@ class Substitution:
             return encoded
         texts = rows.select_columns(task.text)
         substituting = Substituting(self.lexicon, self.hull.exact_case)
-        self._warn_of_other_languages(substituting, texts[self.hull.field or task.text[-1]][:COUNTED])
         found = with_substitutes(
             concatenate_datasets([encoded, texts], axis=1),
             tokenizer,
@@ -86,6 +85,7 @@ class Substitution:
             slots=self.hull.slots,
             pieces=self.hull.pieces,
         )
+        self._warn_of_other_languages(substituting, texts[self.hull.field or task.text[-1]][:COUNTED])
         return found.remove_columns(task.text)
 
     def _warn_of_other_languages(self, substituting: Substituting, texts: Sequence[str]) -> None:

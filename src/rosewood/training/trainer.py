@@ -450,7 +450,7 @@ class RobustTrainer(CheckpointedTrainer):
         return result
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        own_loss = self.compute_loss_func is not None or type(self).compute_loss is not Trainer.compute_loss
+        own_loss = self.compute_loss_func is not None or type(self).compute_loss is not RobustTrainer.compute_loss
         labels = () if own_loss or self.can_return_loss else self.label_names
         check_training_data(self.train_dataset, self.data_collator, self.model, labels)
         self._skipped.reset()
