@@ -120,7 +120,7 @@ def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(
     monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: InThisProcess().run(folders))
     printed = rosewood("compare", file, "-o", output, "--data-dir", data, code=1)
     assert "- All [of] it is small.\n2 of 3 cells are finished" in printed and "Cells that failed" in printed
-    assert "Difference from vanilla on the same examples" in printed  # one seed
+    assert "Not tested: smart (one of the two is at guessing)" in " ".join(printed.split()), "ten steps teach nothing"
     shown = rosewood("compare", file, "-o", output, "--data-dir", data, "--table", code=1)
     assert shown in printed
 

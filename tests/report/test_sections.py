@@ -280,7 +280,7 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     assert table.caption == "pre-trained: with an untrained head."
     (typed,) = (part for part in commands.section(found).parts if getattr(part, "title", "") == "loss landscapes")
     assert isinstance(typed, Listing) and typed.text == "rosewood landscape run0 run1"
-    assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-"]
+    assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-", "-"]
     landscape("run1", points=7).save(folder / "run1.json")
     with pytest.raises(RunError, match="do not compare: pre-trained and rose, seed 1 differ in coordinates"):
         subject(runs, landscape=folder)

@@ -118,7 +118,7 @@ def test_noise_and_attacks_are_tested_on_the_same_examples(said, tmp_path: Path)
     for folder, broken in zip(folders, (90, 20), strict=True):
         save_outcome(attack_result(broken, count=100), folder / "attacks" / "pwws-test-f")
     found = verdict(subject(load_runs(folders)))
-    assert found.sentence.startswith("rose is better than vanilla on under pwws on own test (p < 0.05 after")
+    assert found.sentence.startswith("rose is better than vanilla under pwws on own test (p < 0.05 after")
     tests, untested = paired_tests(by_method(load_runs(folders)), "vanilla")
     assert untested == [] and len(tests) == 7
     under = tests[-1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rosewood.evaluation.comparison import LEVEL, judged_over_seeds, one_line
+from rosewood.evaluation.made_attacks import UNDER
 from rosewood.evaluation.method_figures import figures_by_method, over_seeds, untested_over_seeds
 from rosewood.evaluation.paired import paired_tests
 from rosewood.evaluation.table import MEANS, percent
@@ -113,8 +114,8 @@ def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tes
         return f"{who} be shown to differ from {baseline}: none of {tests} has {level}."
     parts = []
     for method in others:
-        signs = [f"better than {baseline} on {_listed(better[method])}"] if method in better else []
-        signs += [f"worse{'' if signs else f' than {baseline}'} on {_listed(worse[method])}"] if method in worse else []
+        signs = [f"better than {baseline} {_where(better[method])}"] if method in better else []
+        signs += [f"worse{'' if signs else f' than {baseline}'} {_where(worse[method])}"] if method in worse else []
         if signs:
             parts.append(f"{method} is {' and '.join(signs)}")
     rest = [method for method in others if method not in better and method not in worse]
@@ -134,6 +135,14 @@ def _remarks(subject: Subject) -> Iterable[str]:
     lacking = {each.name for run in subject.runs for each in run.evaluated.evaluation.missing if each.counted}
     if lacking:
         yield f"{len(lacking)} {'set is' if len(lacking) == 1 else 'sets are'} missing: {_listed(sorted(lacking))}."
+
+
+def _where(names: Sequence[str]) -> str:
+    """On some sets, and under some attacks."""
+    sets = [name for name in names if not name.startswith(UNDER)]
+    attacks = [name.removeprefix(UNDER) for name in names if name.startswith(UNDER)]
+    on = [f"on {_listed(sets)}"] if sets else []
+    return " and ".join([*on, *([f"{UNDER}{_listed(attacks)}"] if attacks else [])])
 
 
 def _listed(names: Sequence[str]) -> str:
