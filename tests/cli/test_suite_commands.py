@@ -62,7 +62,7 @@ def test_a_suite_from_a_run_to_a_table(
 
 
 def _learn(run: Path) -> None:
-    """Let an evaluation not say how often each label is there, so that nobody can tell the model from one that learnt."""
+    """Leave out how often each label is there, so that nobody can tell the model from one that learnt."""
     found = Evaluation.load(run / "evaluation.json")
     sets = [each.model_copy(update={"groups": []}) for each in found.sets]
     save_evaluation(found.model_copy(update={"sets": sets}), run)
