@@ -64,7 +64,7 @@ def test_a_search_works_without_test_data_and_attacks_training_data_alone(
 
     monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
     found = place.tune("out", objective="robust", attack="typos", trials=1)
-    assert found.best is not None and found.best.value == 0.5
+    assert found.best is not None and found.best.robust == 0.5
     assert seen and {text.split()[0] for text in seen} == {"train"}
     (run,) = (tmp_path / "out" / "trials").glob("*/run.json")
     assert set(json.loads(run.read_text())["fingerprints"]) == {"train", "validation"}
