@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -39,17 +40,9 @@ REFUSED = {
     "tf32": "true",
     "dataloader_persistent_workers": "true",
 }
-# They start process groups, compile for minutes, call other machines, or change settings of the whole process.
-ELSEWHERE = (
-    "ddp",
-    "deepspeed",
-    "fsdp",
-    "parallelism",
-    "accelerator",
-    "local_rank",
-    "full_determinism",
-    "torch_compile",
-)
+# They start other processes, compile for minutes, call other machines, or change settings of the whole process.
+ELSEWHERE = ("ddp", "deepspeed", "fsdp", "parallelism", "accelerator", "local_rank", "full_", "torch_compile", "debug")
+ELSEWHERE += ("dataloader_num", "dataloader_persistent", "dataloader_prefetch")
 NUMBERS = ("0", "-1", "1", "0.5", "7", "1e308", "100000000000000000000")
 
 
@@ -93,10 +86,11 @@ def trained(films: Path, checkpoint: Path, tmp_path: Path) -> Callable[..., str 
         run = tmp_path / "run"
         try:
             recipe = load_recipe("vanilla", parse_overrides(["training.max_steps=2", *settings]))
-            start_run(Plan(recipe, task, str(checkpoint), max_length=16), run, overwrite=True)
+            start_run(Plan(recipe, task, str(checkpoint), max_length=16), run)
         except RosewoodError as error:
             assert not run.exists(), "a run that cannot begin leaves nothing behind"
             return str(error)
+        shutil.rmtree(run)
         return None
 
     return train
