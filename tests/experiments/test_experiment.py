@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from rosewood.errors import AbsentError, ExperimentError
+from rosewood.experiments import grid
 from rosewood.experiments.cell import RUN, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
@@ -156,6 +157,26 @@ def test_a_fingerprint_changes_with_what_decides_the_figures_and_with_nothing_el
     config = tmp_path / "checkpoint" / "config.json"
     config.write_text(config.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
     assert not set(fingerprints()) & set(before)
+
+
+def test_a_fingerprint_changes_with_the_search_of_attacks_and_with_the_default_rates_where_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_data(tmp_path / "data")
+
+    def fingerprints(attacks: list[str], training: dict[str, float]) -> set[str]:
+        cells = cells_of(tiny_experiment(tmp_path, attacks=attacks, training=training), data)
+        return {cell.fingerprint for cell in cells}
+
+    rate = {"learning_rate": 1e-3}
+    choices = [([], rate), (["typos"], rate), ([], {})]
+    plain, attacked, by_default = [fingerprints(*each) for each in choices]
+    monkeypatch.setattr(grid, "SEARCHES", grid.SEARCHES + 1)
+    assert [fingerprints(*each) for each in choices[::2]] == [plain, by_default]
+    assert not fingerprints(*choices[1]) & attacked
+    monkeypatch.setattr(grid, "_DEFAULT_RATES", {"learning rates": {"0": 1.0}})
+    assert fingerprints(*choices[0]) == plain
+    assert not fingerprints(*choices[2]) & by_default
 
 
 def test_a_fingerprint_changes_with_how_a_suite_reads_its_texts(tmp_path: Path) -> None:

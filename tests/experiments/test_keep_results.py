@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import tarfile
 from pathlib import Path
@@ -9,7 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rosewood.attacks.search.outcome import load_outcome
+from rosewood.evaluation.predictions_file import correct_by_set
 from rosewood.experiments.compare import compare
+from rosewood.experiments.grid import cells_of
+from rosewood.results import CellResult
 from tiny_experiment import InThisProcess, tiny_experiment, write_data
 
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "keep_results.py"
@@ -17,7 +22,8 @@ TABLES = ("results.json", "table.md", "table.tex", "table.csv", "moments.csv")
 
 
 def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
-    keep = runpy.run_path(str(SCRIPT))["keep"]
+    script = runpy.run_path(str(SCRIPT))
+    keep, unpack = script["keep"], script["unpack"]
     data = write_data(tmp_path / "data")
     experiment = tiny_experiment(
         tmp_path, recipes=["vanilla", "rose-second"], evaluation={"sets": ["test"], "at_steps": [4]}, validation_size=12
@@ -27,8 +33,9 @@ def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
     archive = tmp_path / "tiny.tar.xz"
     assert keep(tmp_path / "first" / "tiny", archive) == 4
     before = archive.read_bytes()
+    assert unpack(archive, tmp_path / "second" / "tiny") == 4
+    assert unpack(archive, tmp_path / "second" / "tiny") == 0
     with tarfile.open(archive) as kept:
-        kept.extractall(tmp_path / "second", filter="data")
         written = b"".join(kept.extractfile(each).read() for each in kept)  # type: ignore[union-attr]
     assert str(tmp_path / "first").encode() not in written and str(data).encode() not in written
 
@@ -39,6 +46,35 @@ def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
         first, second = ((tmp_path / each / "tiny" / name).read_bytes() for each in ("first", "second"))
         assert first == second, name
     assert keep(tmp_path / "second" / "tiny", archive) == 4 and archive.read_bytes() == before
+    for file in (tmp_path / "second").rglob("result.json"):
+        evaluation = CellResult.load(file).evaluation
+        [predictions] = file.parent.glob("run/predictions-*.parquet")
+        correct = correct_by_set(predictions)
+        assert {name: found.mean() for name, found in correct.items()} == {
+            each.name: each.accuracy for each in evaluation.sets
+        }
+        [attacked] = file.parent.glob("run/attacks/*")
+        outcome, [live] = load_outcome(attacked), evaluation.attacks
+        assert outcome.summary == live.summary
+        assert sum(each.status == "robust" for each in outcome.examples) == live.summary.counts["robust"]
+
+
+def test_a_cell_of_before_a_setting_was_new_is_a_finished_one(tmp_path: Path) -> None:
+    script = runpy.run_path(str(SCRIPT))
+    data = write_data(tmp_path / "data")
+    experiment = tiny_experiment(tmp_path, recipes=["rose-second"], seeds=[0], baseline=None)
+    [cell] = cells_of(experiment, data)
+    compare(experiment, tmp_path / "first" / "tiny", data, InThisProcess(), Console(quiet=True))
+    [old] = (tmp_path / "first" / "tiny").glob("*/cell.json")
+    settings = json.loads(old.read_text())
+    assert settings["recipe"]["selection"].pop("risk_sketch") == 0  # as if the setting came later
+    old.write_text(json.dumps(settings))
+    script["keep"](tmp_path / "first" / "tiny", tmp_path / "tiny.tar.xz")
+    assert script["unpack"](tmp_path / "tiny.tar.xz", tmp_path / "second" / "tiny") == 1
+    assert CellResult.load(tmp_path / "second" / "tiny" / cell.name / "result.json").fingerprint == cell.fingerprint
+    engine = InThisProcess()
+    compare(experiment, tmp_path / "second" / "tiny", data, engine, Console(quiet=True))
+    assert not engine.worked_on
 
 
 def test_fewer_cells_do_not_replace_more(tmp_path: Path) -> None:
@@ -51,6 +87,6 @@ def test_fewer_cells_do_not_replace_more(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "tiny.tar.xz", "w:xz") as kept:
         kept.add(tmp_path / "tiny" / "vanilla", "tiny/vanilla")
     before = (tmp_path / "tiny.tar.xz").read_bytes()
-    with pytest.raises(SystemExit, match="Unpack the archive there first, or delete it"):
+    with pytest.raises(SystemExit, match=r"Unpack the archive there first \(--unpack .*\), or delete it"):
         keep(tmp_path / "tiny", tmp_path / "tiny.tar.xz")
     assert (tmp_path / "tiny.tar.xz").read_bytes() == before

@@ -46,7 +46,7 @@ class Cell(BaseModel):
     attacks: list[AttackChoice]
     data_dir: str | None
     sources: dict[str, Any]
-    """Identities of model, data and lexicons."""
+    """Identities of model, data and lexicons; the version of the attacks' search; default learning rates, if used."""
 
     @property
     def fingerprint(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
+from rosewood.attacks.search.campaign import SEARCHES
 from rosewood.attacks.search.prepare import choose_attack
 from rosewood.data.file_identity import of_checkpoint
 from rosewood.data.lexicon import check_lexicon, lexicon_identity
@@ -28,12 +29,14 @@ from rosewood.experiments.experiment import (
     problems_of,
 )
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.plan import LORA_RATE, RATES
 from rosewood.training.run import settled
 from rosewood.training.substitution import lexicon_sources
 from rosewood.training_settings import typed_arguments
 
 Found = TypeVar("Found")
 Made = tuple[RecipeChoice, Recipe]
+_DEFAULT_RATES = {"learning rates": {"lora": LORA_RATE} | {str(width): rate for width, rate in RATES.items()}}
 
 
 def cells_of(experiment: Experiment, data_dir: str | Path | None = None) -> list[Cell]:
@@ -196,7 +199,7 @@ class _Grid:
                 sources=sources,
             )
             self._check_at_steps(cell)
-            yield cell
+            yield cell if cell.plan().has_rate else cell.model_copy(update={"sources": sources | _DEFAULT_RATES})
 
     def _check_at_steps(self, cell: Cell) -> None:
         late = max(cell.evaluation.at_steps, default=0)
@@ -217,8 +220,8 @@ class _Grid:
             self._tried(f"{where}, select_by", choose_attack, select_by)
         for attack in self._attacks(chosen):
             split = "test" if "test" in task.splits else "validation"
-            identities = [source_identity(task, split, self.data_dir), lexicon_identity(attack.lexicon, self.data_dir)]
-            found[f"attack {attack.name}"] = identities
+            rows = source_identity(task, split, self.data_dir)
+            found[f"attack {attack.name}"] = [rows, lexicon_identity(attack.lexicon, self.data_dir), SEARCHES]
         return found
 
     def _check_moments(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> None:
