@@ -33,17 +33,16 @@ from rich.console import Console
 from rich.table import Table
 
 from rosewood import Lexicon, attack, load_task
-from rosewood.attacks.search.attempt import Attempt
-from rosewood.attacks.search.resources import Resources
-from rosewood.data.encoder import SentenceEncoder
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Attempt, Resources
 from rosewood.data.loading import load_split
-from rosewood.data.trigram import Trigram
-from rosewood.data.words import Words
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.model.modes import evaluating
-from rosewood.protocol import Attack
+from rosewood.models.modes import evaluating
+from rosewood.models.open import load_classifier
+from rosewood.models.scoring import Row, Scorer
 from rosewood.recipe import build_component
-from rosewood.scoring import Row, Scorer
+from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.text import Words
+from rosewood.words.trigram import Trigram
 
 WAYS = ("rosewood", "one example at a time", "one text at a time", "bare forward")
 

@@ -22,17 +22,17 @@ from typing import Any
 
 from rich.console import Console
 
+from rosewood.comparison.statistics import t_interval
+from rosewood.config.overrides import parse_overrides
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Carve, Split, Task, load_task
-from rosewood.durable import write_whole
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.evaluation.noise import noisy
 from rosewood.evaluation.predict import predict
-from rosewood.evaluation.statistics import t_interval
-from rosewood.overrides import parse_overrides
+from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
+from rosewood.results.durable import write_whole
 from rosewood.training.run import Plan, finish_run
+from rosewood.words.noise import noisy
 
 GRID = ("0.3", "0.6", "0.9")
 FIXED, UNMASKED = "0.6", "1.0"

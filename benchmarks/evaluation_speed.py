@@ -32,12 +32,12 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from rosewood import evaluate, load_suite
 from rosewood.data.suites import Suite
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.evaluation.outside import telling_sets
+from rosewood.evaluation.anomaly_sets import telling_sets
 from rosewood.evaluation.plan import plan_of_suite
 from rosewood.evaluation.predict import Question
 from rosewood.evaluation.sets import load_sets
-from rosewood.model.modes import evaluating
+from rosewood.models.modes import evaluating
+from rosewood.models.open import load_classifier
 
 BATCH = 64
 

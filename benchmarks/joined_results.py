@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from rosewood.evaluation.method_figures import SUMMARIES, Figure, bounds_of, mean_of, over_seeds
-from rosewood.evaluation.statistics import glue_aggregates, mean_and_deviation
+from rosewood.comparison.methods import SUMMARIES, Figure, bounds_of, mean_of, over_seeds
+from rosewood.comparison.statistics import glue_aggregates, mean_and_deviation
 from rosewood.results import ComparedCell, ComparedFigure, Comparison, MatchedMoment
 
 ADVERSARIAL = "advglue_"

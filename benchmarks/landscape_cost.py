@@ -20,13 +20,11 @@ from pathlib import Path
 
 import torch
 
-from rosewood.analysis.directions import random_directions
-from rosewood.analysis.excursion import excursion
-from rosewood.analysis.fixed_loss import FixedLoss
-from rosewood.analysis.landscape import grid_coordinates
-from rosewood.analysis.row_journal import RowJournal
-from rosewood.analysis.run_losses import RunLosses
-from rosewood.model.modes import evaluating
+from rosewood.lab.directions import excursion, random_directions
+from rosewood.lab.landscape import grid_coordinates
+from rosewood.lab.losses import FixedLoss, RunLosses
+from rosewood.models.modes import evaluating
+from rosewood.results.journal import RowJournal
 
 
 @torch.inference_mode()

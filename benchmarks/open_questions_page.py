@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from page_tables import markdown, with_interval
 
-from rosewood.evaluation.layout import to_markdown
 from rosewood.experiments.cell import Cell, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.standing import Standing, standing
+from rosewood.experiments.status import Standing, standing
 from rosewood.experiments.tables import comparison_of, grids_of, moments_csv
 from rosewood.recipe import deciding
 from rosewood.results import CellResult, Comparison
+from rosewood.results.grid import to_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "open-questions.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from rosewood.evaluation.statistics import t_interval
+from rosewood.comparison.statistics import t_interval
 
 
 def markdown(rows: Iterable[Sequence[str]]) -> str:

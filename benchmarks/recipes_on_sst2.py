@@ -17,8 +17,8 @@ from typing import Any
 from rich.console import Console
 
 from rosewood.data.tasks import load_task
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.evaluation.suite import evaluate
+from rosewood.evaluation.evaluate import evaluate
+from rosewood.models.open import load_classifier
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.results import Evaluation, Metrics, RunInfo
 from rosewood.training.run import Plan, finish_run

@@ -18,11 +18,10 @@ from joined_results import ADVERSARIAL, joined
 from page_tables import markdown, with_interval
 from scipy.stats import ttest_1samp
 
-from rosewood.evaluation.comparison import LEVEL
-from rosewood.evaluation.layout import Grid, to_markdown
-from rosewood.evaluation.method_figures import SUMMARIES
-from rosewood.evaluation.statistics import holm
-from rosewood.evaluation.table import percent
+from rosewood.comparison.compare import LEVEL
+from rosewood.comparison.methods import SUMMARIES
+from rosewood.comparison.statistics import holm
+from rosewood.comparison.table import percent
 from rosewood.experiments.cell import RESULT, Cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
@@ -30,6 +29,7 @@ from rosewood.experiments.grid import cells_of
 from rosewood.experiments.tables import RESULTS
 from rosewood.results import CellResult, ComparedFigure, Comparison, MatchedMoment
 from rosewood.results.files import ResultFile
+from rosewood.results.grid import Grid, to_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGE, KEPT, KEPT_PILOT, KEPT_MOMENTS = (

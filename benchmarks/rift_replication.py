@@ -22,20 +22,19 @@ from transformers import AutoModel
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search.outcome import load_outcome
-from rosewood.attacks.search.run import attack
-from rosewood.data.lexicon import Lexicon
+from rosewood.attacks.runner.api import attack
+from rosewood.attacks.runner.store import load_outcome
+from rosewood.comparison.statistics import mcnemar
 from rosewood.data.loading import load_split
-from rosewood.data.models import resolve_model
 from rosewood.data.tasks import load_task
-from rosewood.data.trigram import Trigram
-from rosewood.durable import write_whole
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.evaluation.statistics import mcnemar
-from rosewood.evaluation.suite import evaluate
+from rosewood.evaluation.evaluate import evaluate
+from rosewood.models.open import load_classifier, resolve_model
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
+from rosewood.results.durable import write_whole
 from rosewood.training.run import Plan, finish_run
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.trigram import Trigram
 
 # Ten ascent steps at rate 1 are the paper's. Three at rate 3 are nearly as strong, which pays for a second epoch.
 ASCENT = {"perturbation.steps": 3, "perturbation.learning_rate": 3.0}

@@ -30,10 +30,10 @@ from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArgum
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.data.tokenize import tokenize
+from rosewood.models.open import load_pretrained
 from rosewood.protocol import Batch, Call, Pass, Progress, Readings, Run, Selector
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.gradients import Gradients
-from rosewood.training.pretrained import load_pretrained
 from rosewood.training.trainer import RobustTrainer
 
 RECIPE = "rose-first"

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 
 from rosewood import Lexicon
-from rosewood.data import roget, wordnet
-from rosewood.data.antonyms import antonyms
 from rosewood.data.embedded import roget_page
-from rosewood.data.encoder import SentenceEncoder
+from rosewood.words import roget, wordnet
+from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.lexicon import antonyms
 
 
 def main() -> None:

@@ -27,12 +27,12 @@ from rich.table import Table
 from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
-from rosewood.data.alignment import SUBSTITUTES
-from rosewood.data.models import resolve_model
-from rosewood.model.attached import attach
+from rosewood.models.open import resolve_model
+from rosewood.models.pretrained_part import attach
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer
+from rosewood.words.alignment import SUBSTITUTES
 
 ONE_PASS: dict[str, Any] = {"objective.passes": 1}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [("rose-first", ONE_PASS), ("rose-ensemble", ONE_PASS)]

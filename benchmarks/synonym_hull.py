@@ -28,18 +28,18 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForSequenceClassification, DataCollatorWithPadding, TrainingArguments
 
-from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator, with_substitutes
-from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
-from rosewood.data.surface import Substituting
 from rosewood.data.tasks import load_task
 from rosewood.data.tokenize import tokenize
-from rosewood.data.words import Words
-from rosewood.evaluation.classifier import load_classifier
+from rosewood.models.open import load_classifier
 from rosewood.perturbations.synonym_hull import HullClimber, SynonymHull
 from rosewood.protocol import Output
 from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
+from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator, with_substitutes
+from rosewood.words.constraints import Substituting
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.text import Words
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     *({}, {"at": "words"}, {"entropy_norm": "mean"}, {"steps": 20}, {"loss": "ce"}),

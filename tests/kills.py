@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from rosewood.durable import UNFINISHED
+from rosewood.results.durable import UNFINISHED
 from rosewood.training.checkpoint import checkpoints
 
 Moment = Literal["training", "writing"]

@@ -26,7 +26,7 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
         "pytest",
-        "rosewood.experiments.work",
+        "rosewood.experiments.run_cell",
         "torch.distributed.fsdp",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",

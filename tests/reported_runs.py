@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rosewood.analysis.landscape import Landscape, grid_coordinates
-from rosewood.analysis.sharpness import Sharpness
-from rosewood.attacks.search.outcome import save_outcome
-from rosewood.attacks.search.summary import summarize
+from rosewood.attacks.runner.report import summarize
+from rosewood.attacks.runner.store import save_outcome
+from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.means import means
-from rosewood.evaluation.predictions_file import predictions_file
-from rosewood.evaluation.result_files import predictions_path, save_evaluation
+from rosewood.lab.landscape import Landscape, grid_coordinates
+from rosewood.lab.sharpness import Sharpness
 from rosewood.results import (
     AnomalyResult,
     AttackedExample,

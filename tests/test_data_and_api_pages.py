@@ -9,10 +9,9 @@ import pytest
 
 import rosewood
 from rosewood import load_suite, load_task
-from rosewood.data.antonyms import FILES
-from rosewood.data.lexicon import COUNTER_FITTED
 from rosewood.data.suites import suite_names
 from rosewood.data.tasks import task_names
+from rosewood.words.lexicon import COUNTER_FITTED, FILES
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA = (DOCS / "data.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rosewood.config.overrides import parse_overrides
 from rosewood.errors import RecipeError
-from rosewood.overrides import parse_overrides
 from rosewood.recipe import Recipe, build_component, build_recipe, load_recipe, recipe_names
 from rosewood.selections.rose import Rose
 from tiny import arguments

@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from rosewood import strict_yaml
 from rosewood.cli.schema import Kind, schema_text
+from rosewood.config import strict_yaml
 from rosewood.data.suites import Suite, SuiteSet
 from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice, Experiment, RecipeChoice, TaskChoice

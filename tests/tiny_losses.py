@@ -12,7 +12,7 @@ import torch
 from datasets import ClassLabel, Dataset, Features, Value
 from torch import Tensor, nn
 
-from rosewood.analysis.fixed_loss import FixedLoss, Point
+from rosewood.lab.losses import FixedLoss, Point
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 

@@ -11,10 +11,9 @@ import yaml
 from transformers import BertForSequenceClassification
 
 from rosewood.data.tasks import Task, build_task
-from rosewood.playground.arms import Arms
-from rosewood.playground.duel import duel
-from rosewood.playground.requests import Playground
-from rosewood.playground.served import ServedRun
+from rosewood.lab.playground.app import Playground
+from rosewood.lab.playground.attack import Arms, duel
+from rosewood.lab.playground.runs import ServedRun
 from tiny_attack import ENTRIES, sentences
 from tiny_runs import run_info
 from tiny_text import tiny_classifier, tiny_tokenizer

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from rosewood.data.alignment import KEYS, SUBSTITUTES, Entry, stretched
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.words.alignment import KEYS, SUBSTITUTES, Entry, stretched
 
 VOCABULARY = 50  # that of tiny.py, which imports this file
 

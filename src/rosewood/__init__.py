@@ -4,49 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rosewood.first_use import on_first_use
+from rosewood.config.lazy_imports import on_first_use
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rosewood.attacks.search.estimate import robust_accuracy
-    from rosewood.attacks.search.run import attack
-    from rosewood.data.alignment import with_substitutes
+    from rosewood.attacks.runner.api import attack, robust_accuracy
     from rosewood.data.embedded import embedded_model
-    from rosewood.data.lexicon import Lexicon
     from rosewood.data.suites import Suite, load_suite
-    from rosewood.data.surface import Substituting
     from rosewood.data.tasks import Task, load_task
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
-    from rosewood.evaluation.suite import evaluate
+    from rosewood.evaluation.evaluate import evaluate
     from rosewood.experiments.compare import compare
     from rosewood.experiments.tuning.tune import tune
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
+    from rosewood.words.alignment import with_substitutes
+    from rosewood.words.constraints import Substituting
+    from rosewood.words.lexicon import Lexicon
 
 # Imported on first use, so that `import rosewood` and `rosewood --help` are quick.
 _HOMES = {
     "DataError": "rosewood.errors",
     "ExperimentError": "rosewood.errors",
-    "Lexicon": "rosewood.data.lexicon",
+    "Lexicon": "rosewood.words.lexicon",
     "Recipe": "rosewood.recipe",
     "RecipeError": "rosewood.errors",
     "RobustTrainer": "rosewood.training.trainer",
     "RosewoodError": "rosewood.errors",
     "RunError": "rosewood.errors",
-    "Substituting": "rosewood.data.surface",
+    "Substituting": "rosewood.words.constraints",
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
-    "attack": "rosewood.attacks.search.run",
+    "attack": "rosewood.attacks.runner.api",
     "compare": "rosewood.experiments.compare",
     "embedded_model": "rosewood.data.embedded",
-    "evaluate": "rosewood.evaluation.suite",
+    "evaluate": "rosewood.evaluation.evaluate",
     "load_recipe": "rosewood.recipe",
     "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
-    "robust_accuracy": "rosewood.attacks.search.estimate",
+    "robust_accuracy": "rosewood.attacks.runner.api",
     "tune": "rosewood.experiments.tuning.tune",
-    "with_substitutes": "rosewood.data.alignment",
+    "with_substitutes": "rosewood.words.alignment",
 }
 
 __all__ = [

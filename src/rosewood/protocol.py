@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rosewood.data.words import WORD
+from rosewood.config.settings_check import checked_settings
 from rosewood.errors import RecipeError
-from rosewood.model.attached import is_attached
-from rosewood.settings_check import checked_settings
-from rosewood.tensors.shards import norms, whole
+from rosewood.tensors.shards import flat_magnitudes, stacked_norms
 
 if TYPE_CHECKING:
-    from rosewood.attacks.search.questions import Search, Target
-    from rosewood.attacks.search.resources import Resources
-    from rosewood.attacks.search.scores import Measure
     from rosewood.recipe import Stage
 
 Batch = Mapping[str, Any]
+ATTACHED = "rosewood_"
+"""How the names of modules begin that are trained beside the model and are no part of it afterwards."""
+
+
+def is_attached(parameter: str) -> bool:
+    """Whether a parameter of this name belongs to a module that is trained beside the model."""
+    return parameter.startswith(ATTACHED)
 
 
 class Output(NamedTuple):
@@ -114,6 +116,20 @@ class Progress(NamedTuple):
     epoch: int = 0
     micro_batch: int = 0
     examples: int = 1
+
+
+class Position(NamedTuple):
+    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step.
+
+    `parts` is how many micro-batches with as many predictions as this one would make the step.
+    """
+
+    step: int
+    epoch: int
+    micro_batch: int
+    micro_batches: int
+    examples: int
+    parts: float
 
 
 @dataclass(frozen=True)
@@ -264,7 +280,7 @@ class Perturber(Stateful):
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
 
-    needs_substitutes: ClassVar[bool] = False  # whether batches must have `rosewood.data.alignment.SUBSTITUTES`
+    needs_substitutes: ClassVar[bool] = False  # whether batches must have `rosewood.words.alignment.SUBSTITUTES`
     repeatable: ClassVar[bool] = False  # whether its Perturber has `again`
 
     def start(self, run: Run) -> Perturber:
@@ -358,19 +374,6 @@ class Readings:
         return flat_magnitudes([gradients[name] for name in names]) * self.factor(term, clipped)
 
 
-def stacked_norms(tensors: list[Tensor]) -> Tensor:
-    """The Frobenius norm of each tensor, `(len(tensors),)`, without a Python loop over them."""
-    # Half precision would round norms to ties, or overflow.
-    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
-    return norms(tensors, dtype)
-
-
-def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
-    """The absolute values of all elements, in one flat tensor of float32 or better."""
-    flat = torch.cat([whole(tensor).flatten() for tensor in tensors])
-    return flat.to(torch.promote_types(flat.dtype, torch.float32)).abs_()
-
-
 Risks = Mapping[str, tuple[Sequence[str], Tensor]]  # kind -> parameters, and one number for each
 
 
@@ -425,37 +428,3 @@ class Selection(Component):
 
     def start(self, run: Run) -> Selector:
         return Selector()
-
-
-class Attack(Component):
-    """How a text is changed until the model is wrong; no part of a recipe, but found and set like one.
-
-    An attack writes the search only: who is attacked, queries, budgets and success are the engine's.
-    """
-
-    examples_together: ClassVar[int] = 32
-    """How many examples share batches, and are lost if the process is killed: enough to fill the batches."""
-
-    def word_pattern(self) -> str:
-        """What counts as a word, as a regular expression without groups."""
-        return WORD
-
-    def measure(self) -> Measure:
-        """What the search lowers; the margin, unless a paper has something else and a setting asks for it."""
-        return "margin"
-
-    def needs(self) -> dict[str, str]:
-        """The resources that these settings need; to each a sentence that says why, and what to do without it."""
-        return {}
-
-    def lacks(self, resources: Resources) -> list[str]:
-        """Sentences that say what is needed and was not given; none if all is there."""
-        return [why for name, why in self.needs().items() if getattr(resources, name) is None]
-
-    def changeable(self, words: Sequence[str], resources: Resources) -> int | None:
-        """How many of the words of a text the attack could change at all; None if it cannot say."""
-        return None
-
-    def search(self, target: Target) -> Search:
-        """Ask for the scores of candidates, one question after the other, until out of ideas."""
-        raise NotImplementedError

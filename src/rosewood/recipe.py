@@ -12,14 +12,14 @@ from typing import Any, Literal
 import yaml
 from torch import nn
 
-from rosewood import strict_yaml
-from rosewood.durable import write_whole
+from rosewood.config import strict_yaml
+from rosewood.config.overrides import override
+from rosewood.config.registry import component
+from rosewood.config.settings_check import checked_settings
+from rosewood.config.training_arguments import typed_arguments
 from rosewood.errors import RecipeError, closest
-from rosewood.overrides import override
 from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
-from rosewood.registry import component
-from rosewood.settings_check import checked_settings
-from rosewood.training_settings import typed_arguments
+from rosewood.results.durable import write_whole
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
 SWITCHES = {"optimizer_form": ("torch", "hf"), "attention_mask": ("given", "absent")}  # the default first

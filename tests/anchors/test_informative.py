@@ -16,11 +16,11 @@ from architectures import t5_encoder
 from replay import Batch, replay, same_weights
 from rosewood.anchors.informative import ClassWeights, InformativeTether, Projections, info_nce
 from rosewood.errors import RecipeError
-from rosewood.model.attached import is_attached
-from rosewood.model.candidates import candidate_names
-from rosewood.model.pretrained_part import pretrained_names
+from rosewood.models.candidates import candidate_names
+from rosewood.models.feature_file import row_keys
+from rosewood.models.pretrained_part import pretrained_names
+from rosewood.protocol import is_attached
 from rosewood.recipe import Recipe, build_recipe, load_recipe
-from rosewood.tensors.feature_file import row_keys
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 from tiny_lora import moved, tiny_lora

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from rosewood.anchors.l2_sp import L2SP
 from rosewood.anchors.mixout import Mixout, MixoutTether
+from rosewood.config.registry import component_names
 from rosewood.errors import RunError
-from rosewood.model.pretrained_part import values_in
+from rosewood.models.pretrained_part import values_in
 from rosewood.protocol import Progress, Run
 from rosewood.recipe import build_recipe, load_recipe
-from rosewood.registry import component_names
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, differing, tiny_bert, weights
 from tiny_lora import moved, tiny_lora

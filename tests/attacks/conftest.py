@@ -7,9 +7,9 @@ import pytest
 from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood.attacks.search.run import attack
-from rosewood.data.lexicon import Lexicon
+from rosewood.attacks.runner.api import attack
 from rosewood.results import AttackResult
+from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, predicted, sentences
 from tiny_text import tiny_classifier, tiny_tokenizer
 

@@ -2,11 +2,10 @@
 
 from rich.console import Console
 
-from rosewood.attacks.search.summary import summarize
-from rosewood.attacks.search.table import diff, warning_of
-from rosewood.evaluation.layout import Folded
-from rosewood.evaluation.made_attacks import attacked_grid
+from rosewood.attacks.runner.report import diff, summarize, warning_of
+from rosewood.comparison.attacks import attacked_grid
 from rosewood.results import AttackedExample, AttackReport
+from rosewood.results.grid import Folded
 
 EXAMPLE = AttackedExample(
     row=7,

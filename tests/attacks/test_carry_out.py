@@ -21,16 +21,16 @@ from held_elsewhere import held_elsewhere
 from rosewood import robust_accuracy
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search import workers
-from rosewood.attacks.search.journal import Journal
-from rosewood.attacks.search.outcome import load_outcome
-from rosewood.attacks.search.run import attack
+from rosewood.attacks.runner import execute
+from rosewood.attacks.runner.api import attack
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.store import load_outcome
 from rosewood.attacks.typos import Typos
-from rosewood.data.lexicon import Lexicon
 from rosewood.errors import RunError
-from rosewood.locks import HeldError
-from rosewood.protocol import Attack
 from rosewood.results import AttackResult, FinishedBlock
+from rosewood.results.journal import Journal
+from rosewood.results.locks import HeldError
+from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES
 from tiny_text import tiny_classifier, tiny_tokenizer
 from two_processes import in_two_processes
@@ -50,7 +50,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that need not import everything again."""
     context = multiprocessing.get_context("fork")
-    monkeypatch.setattr(workers.multiprocessing, "get_context", lambda _: context)
+    monkeypatch.setattr(execute.multiprocessing, "get_context", lambda _: context)
 
 
 def examples(folder: Path) -> bytes:

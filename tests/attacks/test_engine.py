@@ -12,18 +12,18 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search import attempt, engine
-from rosewood.attacks.search.outcome import load_outcome
-from rosewood.attacks.search.questions import Search, Target, move, probe
-from rosewood.attacks.search.run import attack
+from rosewood.attacks.runner import job
+from rosewood.attacks.runner.api import attack
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Search, Target, move, probe
+from rosewood.attacks.runner.store import load_outcome
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
-from rosewood.data.lexicon import Lexicon
-from rosewood.data.words import WORD, replaced
+from rosewood.config.registry import component_names
 from rosewood.errors import DataError, RecipeError, RunError
-from rosewood.protocol import Attack
-from rosewood.registry import component_names
 from rosewood.results import AttackResult
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.text import WORD, replaced
 from tiny_attack import ENTRIES, predicted
 from tiny_text import tiny_classifier
 
@@ -221,8 +221,8 @@ def test_no_more_is_pending_than_the_batches_ahead_and_one_question_each(
     model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = []
-    score = engine._score
-    monkeypatch.setattr(engine, "_score", lambda rows, *rest: rounds.append(len(rows)) or score(rows, *rest))
+    score = job._score
+    monkeypatch.setattr(job, "_score", lambda rows, *rest: rounds.append(len(rows)) or score(rows, *rest))
     run(model, single, ATTACKS["pwws"], batch_size=2)
     assert max(rounds) < 16 * 2 + 16 * 50  # fewer than 16 examples begin at once, fewer than 50 texts a question
     assert len(rounds) > 5
@@ -232,7 +232,7 @@ def test_a_small_memory_costs_queries_but_changes_no_result(
     model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = run(model, single, ATTACKS["genetic"])
-    monkeypatch.setattr(attempt, "REMEMBERED_WORDS", 60)
+    monkeypatch.setattr("rosewood.attacks.runner.example.REMEMBERED_WORDS", 60)
     small = run(model, single, ATTACKS["genetic"])
     assert [e.adversarial for e in free.examples] == [e.adversarial for e in small.examples]
     assert small.summary.mean_queries > free.summary.mean_queries  # type: ignore[operator]
@@ -254,8 +254,8 @@ def test_time_runs_out(
 ) -> None:
     free = run(model, single, ATTACKS["genetic"], batch_size=4)
     clock = Clock()
-    monkeypatch.setattr("rosewood.attacks.search.engine.time", clock)
-    monkeypatch.setattr("rosewood.attacks.search.carry_out.time", clock)
+    monkeypatch.setattr("rosewood.attacks.runner.job.time", clock)
+    monkeypatch.setattr("rosewood.attacks.runner.execute.time", clock)
     cut = run(model, single, ATTACKS["genetic"], batch_size=4, max_seconds=60)
     summary, counts = cut.summary, cut.summary.counts
     assert summary.left_out > 0 and counts["out_of_time"] > 0 and counts["broken"] > 0

@@ -11,11 +11,11 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search.attempt import generator
-from rosewood.data.lexicon import Lexicon
+from rosewood.attacks.runner.example import generator
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.results import AttackedExample, AttackResult
+from rosewood.words.lexicon import Lexicon
 from slow_attacks import Logits, one_at_a_time, slow_genetic, slow_pwws
 from tiny_attack import ENTRIES, predicted
 

@@ -10,17 +10,15 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Target
-from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.scores import CLEAN_VALUE, NEAR, Measure, Scale, Scores, first_lowest, highest_first, lower
+from rosewood.attacks.runner.example import Resources, Target, by_importance
+from rosewood.attacks.runner.scores import CLEAN_VALUE, NEAR, Measure, Scale, Scores, first_lowest, highest_first, lower
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
-from rosewood.data.encoder import SentenceEncoder
-from rosewood.data.lexicon import Lexicon
-from rosewood.data.trigram import Trigram
-from rosewood.data.words import Words
 from rosewood.results import AttackResult
+from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.text import Words
+from rosewood.words.trigram import Trigram
 from tiny_attack import ENTRIES, WORDS, sentences
 
 Run = Callable[..., AttackResult]

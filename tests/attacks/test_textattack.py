@@ -18,9 +18,9 @@ import torch
 from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood.attacks.search.prepare import choose_attack, prepare
-from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.textattack import TextAttackRecipe
+from rosewood.attacks.runner.api import choose_attack, prepare
+from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.textattack import TextAttackRecipe
 from rosewood.errors import RunError
 from rosewood.results import AttackResult
 from tiny_attack import WORDS
@@ -173,7 +173,7 @@ def test_it_can_be_sent_to_another_process(
 def test_without_textattack_the_error_says_what_to_do(
     model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rosewood.attacks.search.textattack.find_spec", lambda _: None)
+    monkeypatch.setattr("rosewood.attacks.runner.textattack.find_spec", lambda _: None)
     with pytest.raises(RunError, match="textattack:pwws needs TextAttack, which is not installed: pip install textatt"):
         run(model, single, "textattack:pwws")
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import yaml
 
-from rosewood.attacks.search.journal import Journal
-from rosewood.data.encoder import SentenceEncoder
-from rosewood.data.lexicon import COUNTER_FITTED, Lexicon
+from rosewood.attacks.runner.attack import Attack
 from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
-from rosewood.protocol import Attack
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
+from rosewood.results.journal import Journal
+from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 from tiny_attack import ENTRIES, predicted, sentences
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 

@@ -10,11 +10,12 @@ import yaml
 from transformers import BertConfig, BertModel
 
 from cli.conftest import Rosewood
-from rosewood.experiments import local, outlook
+from rosewood.experiments import plan
+from rosewood.experiments.engines import local
+from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.standing import finished_otherwise, standing
+from rosewood.experiments.status import finished_otherwise, standing
 from rosewood.results import CellResult, Evaluation
 from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
 from tiny_text import tiny_tokenizer
@@ -158,7 +159,7 @@ def test_the_models_to_trust_reach_the_workers(
 def test_every_experiment_that_is_shipped_can_be_planned(
     file: Path, rosewood: Rosewood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "seconds_per_step", lambda cell: 1.0)
+    monkeypatch.setattr(plan, "seconds_per_step", lambda cell: 1.0)
     printed = rosewood("compare", file, "--plan", "--output", tmp_path)
     experiment = read_experiment(file)
     cells = len(experiment.recipes) * len(experiment.tasks) * len(experiment.models) * len(experiment.seeds)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rosewood.analysis.fixed_loss import FixedLoss
-from rosewood.analysis.interpolation import Interpolation
-from rosewood.analysis.landscape import Landscape
+from rosewood.lab.interpolation import Interpolation
+from rosewood.lab.landscape import Landscape
+from rosewood.lab.losses import FixedLoss
 from tiny_losses import MakeRun, make_run  # noqa: F401  a fixture
 
 Rosewood = Callable[..., str]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from cli.conftest import Rosewood
-from rosewood.data.lexicon import COUNTER_FITTED, Lexicon
 from rosewood.errors import AbsentError
+from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {frozenset(("good", "bad"))}
     )
     monkeypatch.setattr(
-        "rosewood.data.lexicon._BY_NAME",
+        "rosewood.words.lexicon._BY_NAME",
         {"counter-fitted": Lexicon.counter_fitted, "wordnet": absent, "roget": lambda _: roget},
     )
     return tmp_path

@@ -10,10 +10,10 @@ import yaml
 
 from cli.conftest import Rosewood
 from rosewood import attack, evaluate, robust_accuracy
-from rosewood.data.encoder import SentenceEncoder
 from rosewood.errors import AbsentError
 from rosewood.report.sections.commands import _attack, _evaluation
 from rosewood.results import AttackReport, Evaluation
+from rosewood.words.encoder import SentenceEncoder
 from tiny_attack import predicted, sentences
 from tiny_runs import run_info
 from tiny_text import tiny_classifier, tiny_tokenizer

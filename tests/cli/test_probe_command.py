@@ -9,7 +9,7 @@ import typer
 
 from cli.conftest import Rosewood
 from rosewood.cli.probe import seeds_of
-from rosewood.experiments import local
+from rosewood.experiments.engines import local
 from tiny_experiment import InThisProcess
 from tiny_probe import write_msgs
 from tiny_text import save_tiny_encoder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rosewood.playground import app
+from rosewood.lab.playground import app
 from tiny_playground import tiny_task, write_data, write_lexicon, write_run
 
 Rosewood = Callable[..., str]

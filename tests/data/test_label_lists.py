@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from transformers import BertConfig
 
-from rosewood.data.label_lists import as_list, listed_labels
+from rosewood.data.examples import as_list, listed_labels
 from rosewood.data.loading import load_split, task_from_files
 from rosewood.data.own import own_task
 from rosewood.errors import DataError

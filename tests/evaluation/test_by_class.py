@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
+from rosewood.comparison.by_class import class_grids
+from rosewood.comparison.runs import EvaluatedRun
 from rosewood.evaluation.by_class import by_class, confusion
-from rosewood.evaluation.class_tables import class_grids
-from rosewood.evaluation.evaluated_runs import EvaluatedRun
-from rosewood.evaluation.suite import evaluate
+from rosewood.evaluation.evaluate import evaluate
 from rosewood.report.parts import Table
 from rosewood.report.sections.classes import section
 from rosewood.report.subject import subject

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rosewood.errors import DataError
 from rosewood.evaluation.groups import GroupAccuracy, by_group, group_labels, word_frequency, words_of, worst
-from rosewood.intervals import wilson_interval
+from rosewood.tensors.statistics import wilson_interval
 
 
 def group_of(kind: str, *texts: str, frequency: dict[str, int] | None = None) -> str:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rosewood.evaluation.means import mean_interval, means
-from rosewood.intervals import wilson_interval
 from rosewood.results import Noise, SetResult
+from rosewood.tensors.statistics import wilson_interval
 
 
 def result(right: int, examples: int, noise: Noise | None = None) -> SetResult:

@@ -16,7 +16,7 @@ from rosewood.evaluation.metrics import (
     negative_log_likelihood,
     softmax,
 )
-from rosewood.intervals import wilson_interval
+from rosewood.tensors.statistics import wilson_interval
 
 
 def random_case(seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,12 +22,11 @@ from rosewood.data.embedded import embedded_model
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, build_task, load_task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation import suite
-from rosewood.evaluation.noise import noisy
+from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.predict import predict
-from rosewood.evaluation.suite import evaluate
-from rosewood.locks import HeldError
 from rosewood.results import Evaluation
+from rosewood.results.locks import HeldError
+from rosewood.words.noise import noisy
 
 Make = Callable[..., BertForSequenceClassification]
 LABELS = ["negative", "positive"]
@@ -183,7 +182,7 @@ def test_an_evaluation_does_not_write_where_somebody_works(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suite, "_PATIENCE", 0.1)
+    monkeypatch.setattr("rosewood.evaluation.evaluate._PATIENCE", 0.1)
     with held_elsewhere(folder / "run") as number, pytest.raises(HeldError, match=f"process {number} on "):
         evaluate(make_model(), tokenizer, task, folder, output=folder / "run")
     assert not list((folder / "run").glob("*.json")) and not list((folder / "run").glob("*.parquet"))

@@ -12,14 +12,14 @@ import torch
 from sklearn.metrics import roc_auc_score
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import load_split
 from rosewood.data.suites import Suite
 from rosewood.errors import AbsentError, DataError, RunError
+from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.metrics import merged, predicted_labels
 from rosewood.evaluation.predict import predict
-from rosewood.evaluation.suite import evaluate
 from rosewood.results import Evaluation, Role
+from rosewood.words.lexicon import Lexicon
 from tiny_suite import LABELS, NLI, tiny_suite, write, write_files
 
 Make = Callable[..., BertForSequenceClassification]

@@ -9,13 +9,13 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
 
 from rosewood.cli.evaluate import evaluate_one
+from rosewood.comparison.table import grids
 from rosewood.data.loading import load_split, task_from_files
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import load_classifier
 from rosewood.evaluation.predict import predict
-from rosewood.evaluation.table import grids
+from rosewood.models.open import load_classifier
+from rosewood.models.scoring import Scorer, longest_text, text_length
 from rosewood.recipe import load_recipe
-from rosewood.scoring import Scorer, longest_text, text_length
 from rosewood.training.plan import Plan
 from rosewood.training.run import start_run
 from tiny_text import save_tiny_checkpoint, tiny_tokenizer

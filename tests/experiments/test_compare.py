@@ -20,15 +20,15 @@ from scipy.stats import ttest_ind
 
 from held_elsewhere import held_elsewhere
 from launcher import child
+from rosewood.comparison import methods
 from rosewood.errors import RunError
-from rosewood.evaluation import method_figures
-from rosewood.experiments import worker
 from rosewood.experiments.compare import compare
-from rosewood.experiments.engine import Event
+from rosewood.experiments.engines import worker
+from rosewood.experiments.engines.local import Event
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.standing import standing
+from rosewood.experiments.live_table import Watch
+from rosewood.experiments.status import standing
 from rosewood.experiments.tables import comparison_of
-from rosewood.experiments.watch import Watch
 from rosewood.results import CellResult, Comparison
 from rosewood.training.run import finish_run
 from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
@@ -85,7 +85,7 @@ def test_figures_are_means_over_seeds_tested_against_the_baseline(place: Place) 
 
 
 def test_figures_of_models_that_have_learnt_are_tested(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(method_figures, "is_guessing", lambda evaluation: False)
+    monkeypatch.setattr(methods, "is_guessing", lambda evaluation: False)
     experiment = tiny_experiment(place.folder)
     found = [standing(cell, place.whole) for cell in cells_of(experiment, place.data)]
     by_name = {(each.label, each.figure): each for each in comparison_of(experiment, found).figures}
@@ -110,7 +110,7 @@ def test_an_experiment_ends_with_a_report_over_its_cells(place: Place) -> None:
     assert "<h1><bdi>tiny</bdi></h1>" in page and "typos on tiny test" in page
     assert "drop, seed 1" in page and "3 methods · 6 runs" in page
     assert "drop is at guessing (tiny): it has not learnt the task" in page
-    assert f"rosewood compare tiny --output {place.whole}" in page and "rosewood.experiments.worker" not in page
+    assert f"rosewood compare tiny --output {place.whole}" in page and "rosewood.experiments.engines.worker" not in page
     assert page.count("rosewood compare") == 1 and "rosewood evaluate" not in page
 
 

@@ -13,7 +13,7 @@ from rosewood.experiments import grid
 from rosewood.experiments.cell import RUN, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.work import work_on
+from rosewood.experiments.run_cell import work_on
 from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
 from tiny_suite import LABELS

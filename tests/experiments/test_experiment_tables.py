@@ -10,7 +10,7 @@ import pytest
 
 from rosewood.experiments.experiment import build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.standing import Standing
+from rosewood.experiments.status import Standing
 from rosewood.experiments.tables import comparison_of, grids_of
 from rosewood.results import CellResult, Evaluation, Mean, SetResult
 from tiny_experiment import tiny_experiment

@@ -19,10 +19,10 @@ import pytest
 from rich.console import Console
 
 from launcher import child
-from rosewood.experiments import local, process
 from rosewood.experiments.compare import compare
+from rosewood.experiments.engines import local
+from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.interrupts import held_back
-from rosewood.experiments.local import LocalEngine
 from tiny_experiment import tiny_experiment, write_data
 
 PATIENCE = 600
@@ -70,7 +70,7 @@ class Watched:
 def test_an_interruption_while_a_worker_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = subprocess.Popen([sys.executable, "-S", "-c", UNTIL_LEFT_ALONE], stdin=subprocess.PIPE)
     worker._waitpid_lock = Watched()  # type: ignore[attr-defined]
-    monkeypatch.setattr(process, "start", lambda *_: worker)
+    monkeypatch.setattr(local, "start", lambda *_: worker)
     with pytest.raises(KeyboardInterrupt):
         list(LocalEngine().run([tmp_path]))
     assert worker.returncode == 0, "it was asked to end, and waited for"
@@ -79,7 +79,7 @@ def test_an_interruption_while_a_worker_is_looked_at(tmp_path: Path, monkeypatch
 
 def test_a_second_interruption_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], stdin=subprocess.PIPE)
-    monkeypatch.setattr(process, "start", lambda *_: worker)
+    monkeypatch.setattr(local, "start", lambda *_: worker)
     for seconds in (0.3, 0.6):
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -106,7 +106,7 @@ def interrupt_again_and_again(folder: Path, rounds: int) -> None:
         workers.append(subprocess.Popen([sys.executable, "-S", "-c", UNTIL_LEFT_ALONE], stdin=subprocess.PIPE))
         return workers[-1]
 
-    process.start = start
+    local.start = start
     chance = random.Random(os.urandom(4).hex())
     for number in range(rounds):
         timer = threading.Timer(chance.uniform(0, 0.05), os.kill, (os.getpid(), signal.SIGINT))
@@ -147,7 +147,7 @@ def workers_of(output: Path) -> list[psutil.Process]:
     found = []
     for each in psutil.process_iter(["cmdline", "status"]):
         words = each.info["cmdline"] or []
-        if "rosewood.experiments.worker" in words and any(word.startswith(str(output)) for word in words):
+        if "rosewood.experiments.engines.worker" in words and any(word.startswith(str(output)) for word in words):
             found.append(each)
     return found
 

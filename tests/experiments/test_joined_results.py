@@ -11,7 +11,7 @@ from joined_results import joined
 
 from rosewood.experiments.experiment import Experiment, build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.standing import Standing
+from rosewood.experiments.status import Standing
 from rosewood.experiments.tables import comparison_of
 from rosewood.results import CellResult, ComparedFigure, Comparison, Evaluation, GroupResult, Moment, SetResult
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rosewood.attacks.search.outcome import load_outcome
-from rosewood.evaluation.predictions_file import correct_by_set
+from rosewood.attacks.runner.store import load_outcome
+from rosewood.evaluation.files import correct_by_set
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of
 from rosewood.results import CellResult

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from rosewood.errors import ExperimentError
-from rosewood.experiments import process
 from rosewood.experiments.compare import compare
+from rosewood.experiments.engines import local
+from rosewood.experiments.engines.local import LocalEngine
+from rosewood.experiments.engines.worker import FAILED, INTERRUPTED
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.worker import FAILED, INTERRUPTED
 from tiny_experiment import tiny_experiment, write_data, write_experiment
 
 FILES = ("results.json", "table.md", "table.tex", "table.csv")
@@ -27,7 +27,7 @@ QUIET = Console(quiet=True)
 
 def test_processes_share_cores_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(process, "cores", lambda: 8)
+    monkeypatch.setattr(local, "cores", lambda: 8)
     assert [LocalEngine(jobs).environment(0)["OMP_NUM_THREADS"] for jobs in (1, 3, 8, 20)] == ["8", "2", "1", "1"]
     devices = [LocalEngine(3).environment(place, ["4", "6"])["CUDA_VISIBLE_DEVICES"] for place in range(3)]
     assert devices == ["4", "6", "4"]
@@ -59,9 +59,9 @@ def wait_for(*paths: Path) -> None:
 
 
 def test_a_process_that_could_not_say_why_it_ended_is_lost() -> None:
-    assert [process.how_lost(code) for code in (0, FAILED, INTERRUPTED)] == ["", "", ""]
-    assert process.how_lost(1) == "its process ended with exit code 1"  # Python's own, of an import that fails
-    assert process.how_lost(-15) == "its process was ended by SIGTERM"
+    assert [local.how_lost(code) for code in (0, FAILED, INTERRUPTED)] == ["", "", ""]
+    assert local.how_lost(1) == "its process ended with exit code 1"  # Python's own, of an import that fails
+    assert local.how_lost(-15) == "its process was ended by SIGTERM"
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_a_worker_that_is_killed_takes_only_its_cell(tmp_path: Path) -> None:
     class KillingTheFirst(LocalEngine):
         def run(self, folders):  # type: ignore[no-untyped-def]
             killed = False
-            real = process.start
+            real = local.start
 
             def started(folder: Path, *given: Any) -> subprocess.Popen[bytes]:
                 nonlocal killed
@@ -121,11 +121,11 @@ def test_a_worker_that_is_killed_takes_only_its_cell(tmp_path: Path) -> None:
                     killed = True
                 return worker
 
-            process.start = started
+            local.start = started
             try:
                 yield from super().run(folders)
             finally:
-                process.start = real
+                local.start = real
 
     comparison = compare(experiment, tmp_path / "out", data, KillingTheFirst(), QUIET)
     assert [cell.state for cell in comparison.cells] == ["failed", "finished"]

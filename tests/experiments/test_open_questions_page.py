@@ -7,7 +7,7 @@ from pathlib import Path
 
 from open_questions_page import PAGE, QUESTIONS, Measured, measured, page
 
-from rosewood.evaluation.statistics import t_interval
+from rosewood.comparison.statistics import t_interval
 from rosewood.experiments.tables import moments_csv
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, Evaluation, Moment, SetResult
 from rosewood.results.experiment import CellState

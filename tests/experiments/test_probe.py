@@ -12,15 +12,15 @@ import pytest
 from rich.console import Console
 from sklearn.metrics import matthews_corrcoef
 
-from rosewood.analysis.probing import Probing
 from rosewood.data.control_raising import sentences
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError, ExperimentError, RosewoodError
-from rosewood.evaluation.result_files import predictions_path
-from rosewood.experiments.engine import Event
+from rosewood.evaluation.files import predictions_path
+from rosewood.experiments.engines.local import Event
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.probe import check_features, experiment_of, probe
+from rosewood.lab.probing import Probing
 from tiny_experiment import InThisProcess
 from tiny_probe import FOLDER, TRAINING, write_msgs, write_rows
 from tiny_text import save_tiny_encoder

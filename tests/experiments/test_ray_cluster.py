@@ -15,9 +15,9 @@ from rich.console import Console
 
 from ray_cells import TRAINING, once_it_trains, tables
 from rosewood.experiments.compare import compare
+from rosewood.experiments.engines.local import LocalEngine
+from rosewood.experiments.engines.ray import RayEngine
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.ray_engine import RayEngine
 from tiny_experiment import tiny_experiment, write_data
 
 QUIET = Console(quiet=True)

@@ -18,13 +18,12 @@ from rich.console import Console
 
 from ray_cells import TRAINING, once_it_trains, tables, workers_on
 from rosewood.errors import ExperimentError
-from rosewood.experiments import ray_engine
 from rosewood.experiments.compare import compare
-from rosewood.experiments.engine import Event
+from rosewood.experiments.engines import ray
+from rosewood.experiments.engines.local import Event, LocalEngine
+from rosewood.experiments.engines.ray import RayEngine
+from rosewood.experiments.engines.worker import FAILED
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.ray_engine import RayEngine
-from rosewood.experiments.worker import FAILED
 from tiny_experiment import tiny_experiment, write_data
 
 QUIET = Console(quiet=True)
@@ -32,7 +31,7 @@ BROKEN = {"recipe": "rose-second", "label": "broken", "training": {"optim": "ada
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
+    monkeypatch.setattr(ray, "find_spec", lambda name: None)
     with pytest.raises(ExperimentError, match=r"^the engine ray needs a package: pip install 'rosewood\[ray\]'$"):
         RayEngine()
 
@@ -52,9 +51,9 @@ def test_what_cannot_work_is_refused_at_once(settings: dict[str, Any], message: 
 
 def test_threads_are_those_of_omp_or_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ray_engine._threads() == 3
+    assert ray._threads() == 3
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert ray_engine._threads() == 1
+    assert ray._threads() == 1
 
 
 class LostError(Exception):
@@ -90,7 +89,7 @@ def scripted(folder: Path, retries: int, **script: list[list[Any]]) -> tuple[Scr
     folders = [folder / name for name in script]
     for each in folders:
         each.mkdir()
-    return cluster, ray_engine._Cells(cluster, cluster.submit, retries).run(folders)
+    return cluster, ray._Cells(cluster, cluster.submit, retries).run(folders)
 
 
 def test_a_lost_cell_is_tried_again_so_often_and_no_more(tmp_path: Path) -> None:
@@ -126,8 +125,8 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        with ray_engine._connected("local") as ray:
-            yield ray
+        with ray._connected("local") as cluster:
+            yield cluster
 
 
 def predictions(output: Path) -> dict[str, bytes]:

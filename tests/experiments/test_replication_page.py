@@ -10,7 +10,7 @@ import pytest
 from replication_page import keep, keep_pilot, page
 from scipy.stats import ttest_1samp
 
-from rosewood.evaluation.statistics import t_interval
+from rosewood.comparison.statistics import t_interval
 from rosewood.results import (
     CellResult,
     ComparedCell,

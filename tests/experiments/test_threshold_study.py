@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.evaluation.statistics import t_interval
+from rosewood.comparison.statistics import t_interval
 
 SCRIPT = runpy.run_path(str(Path(__file__).parent.parent.parent / "benchmarks" / "automatic_threshold.py"))
 CHOICE = {"0.3": 0.6, "0.6": 0.8, "0.9": 0.7, "1.0": 0.9, "otsu": 0.5, "outliers": 0.7, "gap": 0.6}

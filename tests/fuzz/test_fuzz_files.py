@@ -17,24 +17,22 @@ from safetensors.numpy import load_file, save_file
 
 from junk import mutated, only_our_errors, scarred
 from reported_runs import landscape, watch, write_run
-from rosewood.analysis.row_journal import FinishedRow, RowJournal
-from rosewood.attacks.search.journal import Journal
-from rosewood.data.lexicon import Lexicon
+from rosewood.comparison.compare import compared
+from rosewood.comparison.runs import load_runs
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import load_task
+from rosewood.dynamics.record import WATCHED, read_seen
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.evaluation.comparison import compared
-from rosewood.evaluation.evaluated_runs import load_runs
 from rosewood.evaluation.predict import Question, answer
 from rosewood.evaluation.prediction_cache import PredictionCache
 from rosewood.experiments.experiment import read_experiment
+from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.report.card import model_card
 from rosewood.report.page import page
 from rosewood.report.subject import subject
-from rosewood.training.history import History
-from rosewood.training.pretrained import load_pretrained
-from rosewood.watched import WATCHED, read_seen
+from rosewood.results.history import History
+from rosewood.results.journal import FinishedRow, Journal, RowJournal
+from rosewood.words.lexicon import Lexicon
 from tiny_experiment import write_experiment
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from junk import SCALARS, TEXTS, VALUES, mutated, only_our_errors, scarred
+from rosewood.config.overrides import parse_overrides
 from rosewood.data.tasks import load_task
-from rosewood.overrides import parse_overrides
 from rosewood.recipe import Recipe, build_recipe, load_recipe, recipe_names
 from rosewood.training.assembly import training_arguments
 from rosewood.training.plan import Plan

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from junk import mutated, only_our_errors, scarred
-from rosewood.averaging import average
 from rosewood.cli.evaluate import evaluate_one
-from rosewood.evaluation.table import render
+from rosewood.comparison.table import render
+from rosewood.models.averaging import average
 from rosewood.results import Average, AveragedRun, Evaluation, Metrics, MissingSet, RunInfo, SetResult
 from rosewood.training.run import resume_run
 from tiny_text import save_tiny_checkpoint

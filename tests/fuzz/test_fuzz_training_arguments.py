@@ -13,9 +13,9 @@ import yaml
 from transformers import TrainingArguments
 
 from cli.conftest import Rosewood, rosewood  # noqa: F401  a fixture
+from rosewood.config.overrides import parse_overrides
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RosewoodError
-from rosewood.overrides import parse_overrides
 from rosewood.recipe import load_recipe
 from rosewood.training.plan import Plan
 from rosewood.training.run import start_run

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from rosewood.config.registry import component_names
 from rosewood.errors import RecipeError
 from rosewood.recipe import build_recipe
-from rosewood.registry import component_names
 from tiny import TinyData, differing, tiny_bert, trained, weights
 
 AXES = ("objective", "perturbation", "selection", "anchor")

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
 from architectures import ARCHITECTURES, PaddedEosData
-from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
 from rosewood.errors import RecipeError, RunError
 from rosewood.perturbations.synonym_hull import HullClimber, Mixture, SynonymHull, choice_weights
 from rosewood.protocol import Output
 from rosewood.training.trainer import RobustTrainer
+from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator
 from slow_methods import PaddedData
 from tiny import TinyData, arguments, tiny_bert
 from tiny_substitutes import Substituted

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from reported_runs import EVIL, attack_result, guess, write_run
-from rosewood.attacks.search.outcome import save_outcome
+from rosewood.attacks.runner.store import save_outcome
 from rosewood.errors import RunError
 from rosewood.report.card import model_card, write_card
 from rosewood.results import Average, AveragedRun, Evaluation

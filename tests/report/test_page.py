@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from reported_runs import EVIL, landscape, watch, write_run
-from rosewood.evaluation.evaluated_runs import load_runs
-from rosewood.evaluation.layout import Grid
+from rosewood.comparison.runs import load_runs
 from rosewood.report.page import page, write_report
 from rosewood.report.parts import Section, Table
 from rosewood.report.subject import subject
+from rosewood.results.grid import Grid
 
 
 class Outline(HTMLParser):

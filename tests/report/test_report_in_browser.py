@@ -10,7 +10,7 @@ import pytest
 
 from browser import DESKTOP, PHONE, Browser, browser  # noqa: F401  a fixture
 from reported_runs import EVIL, landscape, watch, write_run
-from rosewood.evaluation.evaluated_runs import load_runs
+from rosewood.comparison.runs import load_runs
 from rosewood.report.page import write_report
 from rosewood.report.subject import subject
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from reported_runs import EVIL, attack_result, evaluation, landscape, watch, write_run
-from rosewood.attacks.search.outcome import save_outcome
+from rosewood.attacks.runner.store import save_outcome
+from rosewood.comparison.attacks import attacked
+from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, load_runs
-from rosewood.evaluation.made_attacks import attacked
-from rosewood.figures.style import PALETTE
+from rosewood.report.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
 from rosewood.report.sections import (
     anomalies,

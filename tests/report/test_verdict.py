@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from reported_runs import attack_result, guess, write_run
-from rosewood.attacks.search.outcome import save_outcome
+from rosewood.attacks.runner.store import save_outcome
+from rosewood.comparison.compare import paired_tests
+from rosewood.comparison.runs import by_method, load_runs
+from rosewood.comparison.statistics import mcnemar
 from rosewood.errors import RunError
-from rosewood.evaluation.evaluated_runs import by_method, load_runs
-from rosewood.evaluation.paired import paired_tests
-from rosewood.evaluation.result_files import save_evaluation
-from rosewood.evaluation.statistics import mcnemar
+from rosewood.evaluation.files import save_evaluation
 from rosewood.report.subject import Subject, subject
 from rosewood.report.verdict import Verdict, verdict
 from rosewood.results import Evaluation, LiveAttack

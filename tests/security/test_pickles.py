@@ -16,19 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rosewood.averaging import average
 from rosewood.data.files import read_file
-from rosewood.data.hub import read_hub
-from rosewood.data.loading import task_from_files
+from rosewood.data.loading import read_hub, task_from_files
 from rosewood.data.tasks import HubSource, load_task
 from rosewood.errors import DataError, RosewoodError, RunError
-from rosewood.evaluation.classifier import load_classifier
+from rosewood.models.averaging import average
+from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.checkpoint import CHECKSUMS, damage, seal
 from rosewood.training.checkpointed import STATE_FILE
 from rosewood.training.interruption import Interrupted, SaveAndStop
-from rosewood.training.pretrained import load_pretrained
 from rosewood.training.run import Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert

@@ -12,8 +12,7 @@ from rosewood.cli import app, evaluate, train  # noqa: F401  they add their comm
 from rosewood.cli.evaluate import evaluate_one
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import load_classifier
-from rosewood.training.pretrained import load_pretrained
+from rosewood.models.open import load_classifier, load_pretrained
 from tiny_text import save_tiny_checkpoint
 
 CODE = """

@@ -11,10 +11,11 @@ from scipy.stats import entropy
 from torch import Tensor
 
 from rosewood.errors import RecipeError
-from rosewood.protocol import Progress, Readings, Run, stacked_norms
+from rosewood.protocol import Progress, Readings, Run
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.selections.rose import Rose, RoseSelector
 from rosewood.tensors.divergence import symmetric_kl
+from rosewood.tensors.shards import stacked_norms
 from tiny import tiny_bert
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rosewood.tensors.automatic_threshold import RULES, RuleName, keep_low
+from rosewood.tensors.statistics import RULES, RuleName, keep_low
 from slow_thresholds import slowly_kept
 
 INF = math.inf

@@ -3,9 +3,9 @@
 import torch
 from torch.utils.data import default_collate
 
+from rosewood.models.dropout import Replay
 from rosewood.protocol import Output
 from rosewood.tensors import draws
-from rosewood.tensors.draws import Replay
 from tiny import TinyData, tiny_bert
 
 BATCH = default_collate([TinyData()[i] for i in range(4)])

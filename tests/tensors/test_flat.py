@@ -2,7 +2,7 @@
 
 import torch
 
-from rosewood.tensors.flat import flat_like
+from rosewood.tensors.shards import flat_like
 
 
 def test_pieces_are_views_in_order_and_shape() -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rosewood.tensors.order_statistics import five_numbers, keep_between
+from rosewood.tensors.statistics import five_numbers, keep_between
 
 INF = math.inf
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from rosewood.tensors.sixteen_bits import LEVELS, LOWEST, SixteenBits
+from rosewood.tensors.draws import LEVELS, LOWEST, SixteenBits
 
 
 def drawn(numbers: SixteenBits, seed: int = 0) -> torch.Tensor:

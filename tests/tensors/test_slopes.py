@@ -2,7 +2,7 @@
 
 import torch
 
-from rosewood.tensors.slopes import slopes
+from rosewood.tensors.gradients import slopes
 
 TENSOR = torch.tensor([1.0, 2.0, -3.0], requires_grad=True)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe
-from rosewood.training.class_batches import ClassSampler, class_labels
+from rosewood.training.sampling import ClassSampler, class_labels
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from rosewood.training.history import History
+from rosewood.results.history import History
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert, trained
 

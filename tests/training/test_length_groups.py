@@ -8,7 +8,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rosewood.training.length_groups import LengthGroupedSampler
+from rosewood.training.sampling import LengthGroupedSampler
 from rosewood.training.trainer import RobustTrainer
 from tiny import arguments, tiny_bert
 

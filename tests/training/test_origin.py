@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
-from rosewood.averaging import average
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
+from rosewood.models.averaging import average
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.interruption import Interrupted, SaveAndStop

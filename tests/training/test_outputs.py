@@ -23,15 +23,13 @@ from transformers import (
 from rosewood import RobustTrainer
 from rosewood.data.loading import load_split, task_from_files
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import load_classifier
 from rosewood.evaluation.predict import predict
-from rosewood.model.on_disk import outline
+from rosewood.models.open import load_classifier, load_pretrained, outline
+from rosewood.models.scoring import label_columns
 from rosewood.recipe import load_recipe
 from rosewood.results import Lora, Metrics, RunInfo
-from rosewood.scoring import label_columns
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.plan import Plan
-from rosewood.training.pretrained import load_pretrained
 from rosewood.training.run import check_run, resume_run, settled, start_run
 from tiny import TinyData, arguments, tiny_bert
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer

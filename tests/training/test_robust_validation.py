@@ -17,8 +17,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rosewood.attacks.search.prepare import choose_attack
-from rosewood.data.lexicon import Lexicon
+from rosewood.attacks.runner.api import choose_attack
 from rosewood.data.loading import task_from_files
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.recipe import load_recipe
@@ -26,6 +25,7 @@ from rosewood.results import Metrics
 from rosewood.training import robust_validation
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
+from rosewood.words.lexicon import Lexicon
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
-from rosewood.evaluation.classifier import load_classifier
+from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import Lora, RunInfo
 from rosewood.training import interruption

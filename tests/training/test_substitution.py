@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rosewood.data.alignment import SUBSTITUTES
-from rosewood.data.lexicon import Lexicon
 from rosewood.data.loading import task_from_files
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import DataError, RunError
@@ -19,6 +17,8 @@ from rosewood.recipe import build_recipe, load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.run import Plan, resume_run, start_run
 from rosewood.training.substitution import Substitution
+from rosewood.words.alignment import SUBSTITUTES
+from rosewood.words.lexicon import Lexicon
 from tiny_text import save_tiny_checkpoint, tiny_tokenizer
 
 WORDS = {"good": ["nice", "fine"], "film": ["movie"]}

@@ -11,14 +11,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rosewood.model.adapters import low_rank_changes, start_problems
-from rosewood.model.attached import attached
-from rosewood.model.lent_weights import LentWeights
-from rosewood.model.pretrained_part import PretrainedTether, pretrained_names
-from rosewood.model.summary_vectors import Feature, SummaryVectors, summary_problems
-from rosewood.processes import anywhere, from_all, gathered, rank
+from rosewood.models.adapters import low_rank_changes, start_problems
+from rosewood.models.feature_file import FeatureFile, row_keys
+from rosewood.models.features import Feature, SummaryVectors, summary_problems
+from rosewood.models.pretrained_part import LentWeights, PretrainedTether, attached, pretrained_names
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term
-from rosewood.tensors.feature_file import FeatureFile, row_keys
+from rosewood.tensors.distributed import anywhere, from_all, gathered, rank
 from rosewood.tensors.shards import are_divided, cut, part, whole, whole_beside
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rosewood.model.adapters import change_problems, low_rank_changes
-from rosewood.model.pretrained_part import PretrainedTether, pretrained_names
-from rosewood.protocol import Anchor, Progress, Run, Term, stacked_norms
-from rosewood.tensors.shards import parts, whole
+from rosewood.models.adapters import change_problems, low_rank_changes
+from rosewood.models.pretrained_part import PretrainedTether, pretrained_names
+from rosewood.protocol import Anchor, Progress, Run, Term
+from rosewood.tensors.shards import parts, stacked_norms, whole
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

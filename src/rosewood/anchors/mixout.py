@@ -11,12 +11,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.adapters import low_rank_changes, start_problems
-from rosewood.model.model_dropout import DropoutSetting
-from rosewood.model.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
+from rosewood.models.adapters import low_rank_changes, start_problems
+from rosewood.models.dropout import DropoutSetting
+from rosewood.models.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
+from rosewood.tensors.draws import LEVELS, LOWEST, SixteenBits
 from rosewood.tensors.shards import part, parts, replaced
-from rosewood.tensors.sixteen_bits import LEVELS, LOWEST, SixteenBits
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

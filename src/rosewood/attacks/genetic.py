@@ -29,11 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from rosewood.attacks.search.questions import Candidate, Question, Search, Target, move, probe
-from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.scores import Floats, Measure, Scores, first_lowest, highest_first
-from rosewood.attacks.search.substitution import Substitution
-from rosewood.data.constraints import Constraint, Fluent
+from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, probe
+from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
+from rosewood.attacks.runner.substitution import Substitution
+from rosewood.words.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]
 

@@ -22,10 +22,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import softmax
 
-from rosewood.attacks.search.questions import Search, Target, move, probe
-from rosewood.attacks.search.scores import Measure, first_lowest, highest_first
-from rosewood.attacks.search.substitution import Substitution
-from rosewood.data.words import replaced
+from rosewood.attacks.runner.example import Search, Target, move, probe
+from rosewood.attacks.runner.scores import Measure, first_lowest, highest_first
+from rosewood.attacks.runner.substitution import Substitution
+from rosewood.words.text import replaced
 
 
 @dataclass(frozen=True)

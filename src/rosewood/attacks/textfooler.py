@@ -19,13 +19,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Candidate, Search, Target, move, probe
-from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.scores import Floats, Measure, first_lowest, lower
-from rosewood.attacks.search.substitution import Substitution
-from rosewood.data.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
-from rosewood.data.words import replaced
+from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, probe
+from rosewood.attacks.runner.scores import Floats, Measure, first_lowest, lower
+from rosewood.attacks.runner.substitution import Substitution
+from rosewood.words.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
+from rosewood.words.text import replaced
 
 
 @dataclass(frozen=True)

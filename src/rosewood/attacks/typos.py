@@ -16,13 +16,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rosewood.attacks.search.importance import by_importance
-from rosewood.attacks.search.questions import Search, Target, move, probe
-from rosewood.attacks.search.resources import Resources
-from rosewood.attacks.search.scores import highest_first, lower
-from rosewood.data.slips import Slip, drop, homoglyph, insert, neighbour_key, swap
-from rosewood.data.words import replaced
-from rosewood.protocol import Attack
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Resources, Search, Target, by_importance, move, probe
+from rosewood.attacks.runner.scores import highest_first, lower
+from rosewood.words.text import replaced
+from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, swap
 
 LETTERS_CHANGED: dict[Slip, int] = {swap: 2, drop: 1, insert: 1, neighbour_key: 1, homoglyph: 1}
 

@@ -16,10 +16,10 @@ from rosewood.cli.train import file_name
 from rosewood.errors import DataError, RunError
 
 if TYPE_CHECKING:
-    from rosewood.attacks.search.campaign import Campaign
-    from rosewood.attacks.search.resources import Encoder, Resources
+    from rosewood.attacks.runner.attack import Attack
+    from rosewood.attacks.runner.example import Encoder, Resources
+    from rosewood.attacks.runner.job import Campaign
     from rosewood.data.tasks import Task
-    from rosewood.protocol import Attack
     from rosewood.results import AttackResult, TestFile
 
 EXAMPLES = """
@@ -151,12 +151,12 @@ def attack(
     An attack that was stopped, by Ctrl-C or a crash, goes on when the same command is given again; one that is finished
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
-    from rosewood.attacks.search.prepare import choose_attack
-    from rosewood.attacks.search.table import diff, warning_of
-    from rosewood.evaluation.layout import Folded
-    from rosewood.evaluation.made_attacks import attacked_grid
-    from rosewood.overrides import parse_overrides
-    from rosewood.processes import is_first
+    from rosewood.attacks.runner.api import choose_attack
+    from rosewood.attacks.runner.report import diff, warning_of
+    from rosewood.comparison.attacks import attacked_grid
+    from rosewood.config.overrides import parse_overrides
+    from rosewood.results.grid import Folded
+    from rosewood.tensors.distributed import is_first
 
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
@@ -196,7 +196,7 @@ def attack(
 
 
 def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) -> AttackResult:
-    from rosewood.attacks.search.carry_out import carry_out, finished
+    from rosewood.attacks.runner.execute import carry_out, finished
 
     if finished(campaign, folder):
         console.print(f"This attack was made before; its result is in {folder}", markup=False)
@@ -217,10 +217,10 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
     from accelerate import PartialState
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.attacks.search.prepare import prepare
+    from rosewood.attacks.runner.api import prepare
     from rosewood.data.loading import load_split
     from rosewood.data.own import own_task
-    from rosewood.evaluation.classifier import load_classifier
+    from rosewood.models.open import load_classifier
     from rosewood.results import RunInfo
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
@@ -265,14 +265,14 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
     """What the attack needs, and an encoder to compare texts with if there is one."""
     from dataclasses import replace
 
-    from rosewood.attacks.search.provisions import provisions
+    from rosewood.attacks.runner.api import provisions
 
     found = provisions(orders.attack, task, folder, orders.lexicon)
     return found if found.encoder else replace(found, encoder=_encoder())
 
 
 def _encoder() -> Encoder | None:
-    from rosewood.data.encoder import SentenceEncoder
+    from rosewood.words.encoder import SentenceEncoder
 
     try:
         return SentenceEncoder.load()

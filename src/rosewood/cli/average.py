@@ -41,7 +41,7 @@ def average(
 
     Costs no training. The result is a run like any other, or a checkpoint if the first was one: evaluate it next.
     """
-    from rosewood import averaging
+    from rosewood.models import averaging
 
     info = averaging.average(runs, output, weight or None, with_pretrained, pretrained)
     console = Console()

@@ -13,7 +13,7 @@ from rosewood.cli import app, resumable
 from rosewood.errors import ExperimentError, closest
 
 if TYPE_CHECKING:
-    from rosewood.experiments.engine import Engine
+    from rosewood.experiments.engines.local import Engine
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -75,20 +75,20 @@ def compare(
     from rosewood.experiments.compare import compare as run_experiment
     from rosewood.experiments.compare import output_of, tables_of
     from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.standing import finished_otherwise, standing
+    from rosewood.experiments.status import finished_otherwise, standing
 
     folder, cells = output_of(experiment, output), cells_of(experiment, data_dir)
     found = [standing(cell, folder) for cell in cells]
     if others := finished_otherwise(found):
         console.print(_of_others(others), highlight=False, markup=False, soft_wrap=True)
     if plan:
-        from rosewood.experiments.outlook import show_plan
+        from rosewood.experiments.plan import show_plan
 
         if not show_plan(experiment, output, data_dir, jobs or 1, console):
             raise typer.Exit(1)
         return
-    from rosewood.evaluation.layout import Folded
     from rosewood.experiments.tables import grids_of
+    from rosewood.results.grid import Folded
 
     if table and others and not any(each.result for each in found):
         raise ExperimentError(f"none of the {len(found)} cells of {file} is finished: no table is written.")
@@ -121,7 +121,7 @@ def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, A
     """The engine of that name; options of another one are refused."""
     given = {option: value for option, value in of_ray.items() if value is not None}
     if name == "ray":
-        from rosewood.experiments.ray_engine import RayEngine
+        from rosewood.experiments.engines.ray import RayEngine
 
         if jobs is not None:
             raise ExperimentError("--jobs is for local processes: on Ray, --cpus says how much room a cell takes")
@@ -130,6 +130,6 @@ def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, A
         raise ExperimentError(f"unknown engine {name!r}: {closest(name, ['local', 'ray'])}")
     if given:
         raise ExperimentError("--ray-address, --cpus and --retries are Ray's: add --engine ray, or leave them out")
-    from rosewood.experiments.local import LocalEngine
+    from rosewood.experiments.engines.local import LocalEngine
 
     return LocalEngine(jobs or 1, trusted)

@@ -33,8 +33,8 @@ def demo(
     reviews_file()
 
     from rosewood.cli.evaluate import evaluate_one
+    from rosewood.comparison.table import render
     from rosewood.data.tasks import load_task
-    from rosewood.evaluation.table import render
     from rosewood.recipe import load_recipe
     from rosewood.training.run import Interrupted, Plan, finish_run
 

@@ -16,7 +16,7 @@ from rosewood.errors import RunError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from rosewood.evaluation.layout import Grid
+    from rosewood.results.grid import Grid
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -55,8 +55,8 @@ def dynamics(
     masks: which layers may move, and the second-order ratio of ROSE. drift: the distance to the pre-trained weights.
     inconsistency: how often two dropout passes predict different classes.
     """
-    from rosewood.analysis.run_names import run_names
-    from rosewood.watched import was_watched
+    from rosewood.dynamics.record import was_watched
+    from rosewood.lab.runs import run_names
 
     names = dict(zip(run_names(runs), runs, strict=True))
     seen = {name: was_watched(run) for name, run in names.items()}
@@ -75,8 +75,8 @@ def dynamics(
 
 def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: str, console: Console) -> None:
     """Tables go to the terminal, figures with their names to the folder."""
-    from rosewood.evaluation.layout import Folded, Grid
-    from rosewood.figures.save import save
+    from rosewood.report.figures.save import save
+    from rosewood.results.grid import Folded, Grid
 
     for each in found:
         if isinstance(each, Grid):
@@ -86,9 +86,9 @@ def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: 
 
 
 def _drift(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.analysis.drift import read_drift
-    from rosewood.analysis.dynamics_tables import drift_table
-    from rosewood.figures.drift import drift
+    from rosewood.dynamics.drift import read_drift
+    from rosewood.dynamics.tables import drift_table
+    from rosewood.report.figures.dynamics import drift
 
     found = [read_drift(run)._replace(run=name) for name, run in runs.items()]
     yield drift_table(found)
@@ -96,10 +96,9 @@ def _drift(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple
 
 
 def _masks(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.analysis.dynamics_tables import kept_table
-    from rosewood.analysis.masks import kept_by_tensor, kept_shares, second_order_ratios
-    from rosewood.figures.mask_heatmap import mask_heatmap
-    from rosewood.figures.second_order import second_order
+    from rosewood.dynamics.masks import kept_by_tensor, kept_shares, second_order_ratios
+    from rosewood.dynamics.tables import kept_table
+    from rosewood.report.figures.dynamics import mask_heatmap, second_order
 
     layers = [kept_shares(run)._replace(run=name) for name, run in runs.items()]
     tensors = [kept_by_tensor(run)._replace(run=name) for name, run in runs.items()]
@@ -114,9 +113,9 @@ def _masks(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple
 
 
 def _inconsistency(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.analysis.dynamics_tables import inconsistency_table
-    from rosewood.analysis.inconsistency import MILESTONES, read_inconsistency
-    from rosewood.figures.inconsistency import inconsistency
+    from rosewood.dynamics.inconsistency import MILESTONES, read_inconsistency
+    from rosewood.dynamics.tables import inconsistency_table
+    from rosewood.report.figures.dynamics import inconsistency
 
     found = [read_inconsistency(run)._replace(run=name) for name, run in runs.items()]
     yield inconsistency_table(found, at or MILESTONES)

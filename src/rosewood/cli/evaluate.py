@@ -90,9 +90,9 @@ def evaluate(
     For a run of ours the results are also written to RUN/evaluation.json and, with every prediction, under the name of
     the suite.
     """
-    from rosewood.evaluation.class_tables import class_grids
-    from rosewood.evaluation.layout import Folded
-    from rosewood.evaluation.table import render
+    from rosewood.comparison.by_class import class_grids
+    from rosewood.comparison.table import render
+    from rosewood.results.grid import Folded
 
     if output is not None and len(runs) > 1:
         raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
@@ -151,9 +151,9 @@ def evaluate_one(
     """Evaluate one run or checkpoint; a run knows its task, its data folder and its text length."""
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.evaluation.classifier import load_classifier
-    from rosewood.evaluation.suite import evaluate as run_suite
-    from rosewood.model.accelerated import accelerated
+    from rosewood.evaluation.evaluate import evaluate as run_suite
+    from rosewood.models.modes import accelerated
+    from rosewood.models.open import load_classifier
     from rosewood.results import RunInfo
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
@@ -202,7 +202,7 @@ def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     """What a reader of the tables must know."""
     from rich.markup import escape
 
-    from rosewood.guessing import described, guessed_sets
+    from rosewood.results.guessing import described, guessed_sets
 
     for run, evaluation in evaluations.items():
         if guessed := guessed_sets(evaluation):

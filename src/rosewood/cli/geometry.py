@@ -36,14 +36,14 @@ def geometry(
 
     The numbers behind the figure are written to RUN/geometry.json.
     """
-    from rosewood.figures.save import check_suffix, save
+    from rosewood.report.figures.save import check_suffix, save
 
     place = output or run / "geometry.html"
     check_suffix(place)
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.analysis.geometry import geometry as compute
-    from rosewood.figures.geometry import geometry as drawn
+    from rosewood.lab.geometry import geometry as compute
+    from rosewood.report.figures.geometry import geometry as drawn
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     found = compute(run, split, examples, data_dir, seed, batch_size)

@@ -38,11 +38,11 @@ def interpolate(
 
     Given again after Ctrl-C or a crash, the command goes on where it ended.
     """
-    from rosewood.analysis.interpolation import interpolate as measure
-    from rosewood.analysis.interpolation import line_shares
-    from rosewood.analysis.run_losses import RunLosses
-    from rosewood.figures.interpolation import loss_along_the_line
-    from rosewood.figures.save import save
+    from rosewood.lab.interpolation import interpolate as measure
+    from rosewood.lab.interpolation import line_shares
+    from rosewood.lab.losses import RunLosses
+    from rosewood.report.figures.landscape import loss_along_the_line
+    from rosewood.report.figures.save import save
 
     line_shares(points, start, end)
     losses = RunLosses([first, second], data_dir, split, size, batch_size, seed)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rosewood.cli import LARGEST_SEED, app, resumable
 
 if TYPE_CHECKING:
-    from rosewood.analysis.landscape import Landscape
+    from rosewood.lab.landscape import Landscape
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -58,12 +58,11 @@ def landscape(
 
     Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
     """
-    from rosewood.analysis.landscape import grid_coordinates, loss_landscape
-    from rosewood.analysis.run_losses import RunLosses
-    from rosewood.analysis.run_names import PRETRAINED
-    from rosewood.analysis.sharpness_table import sharpness_table
-    from rosewood.evaluation.layout import Folded
-    from rosewood.typed_command import typed_command
+    from rosewood.lab.landscape import grid_coordinates, loss_landscape, sharpness_table
+    from rosewood.lab.losses import RunLosses
+    from rosewood.lab.runs import PRETRAINED
+    from rosewood.results.grid import Folded
+    from rosewood.results.invocation import typed_command
 
     grid_coordinates(points, radius)
     losses = RunLosses(runs, data_dir, split, size, batch_size, seed)
@@ -93,8 +92,8 @@ def landscape(
 
 
 def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
-    from rosewood.figures.landscape import loss_contours, loss_surfaces
-    from rosewood.figures.save import save
+    from rosewood.report.figures.landscape import loss_contours, loss_surfaces
+    from rosewood.report.figures.save import save
 
     for name, figure in (("surfaces", loss_surfaces(landscapes)), ("contours", loss_contours(landscapes))):
         for suffix in ("html", "png", "svg"):

@@ -13,8 +13,7 @@ from rosewood.cli.listing import lists
 from rosewood.errors import AbsentError, DataError, closest
 
 if TYPE_CHECKING:
-    from rosewood.data.antonyms import Pair
-    from rosewood.data.lexicon import Lexicon
+    from rosewood.words.lexicon import Lexicon, Pair
 
 
 @lists.command()
@@ -34,8 +33,7 @@ def lexicons(
     """
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.data.antonyms import antonyms
-    from rosewood.data.lexicon import Lexicon, lexicon_names
+    from rosewood.words.lexicon import Lexicon, antonyms, lexicon_names
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     texts = _texts(task, split, field, data_dir) if task else None
@@ -83,9 +81,8 @@ def _sizes(lexicon: Lexicon, opposites: frozenset[Pair]) -> list[str]:
 def _space(lexicon: Lexicon, texts: list[str], max_words: int | None, exact_case: bool) -> list[str]:
     from rich.progress import track
 
-    from rosewood.data.attack_space import attack_space
-    from rosewood.data.surface import Substituting
-    from rosewood.data.words import Words
+    from rosewood.words.constraints import Substituting, attack_space
+    from rosewood.words.text import Words
 
     substituting = Substituting(lexicon, exact_case)
     read = track(texts, f"counting with {lexicon.name}", console=Console(stderr=True), transient=True)

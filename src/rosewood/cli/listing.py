@@ -111,8 +111,8 @@ def _paper(recipe: Recipe) -> str:
 @lists.command()
 def attacks() -> None:
     """The attacks, what each needs, and its settings for `rosewood attack --set`."""
-    from rosewood.attacks.search.prepare import FOREIGN, choose_attack
-    from rosewood.registry import component_names
+    from rosewood.attacks.runner.api import FOREIGN, choose_attack
+    from rosewood.config.registry import component_names
 
     caption = f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed."
     table = Listing("Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption)
@@ -160,7 +160,7 @@ def suites() -> None:
 @lists.command()
 def models() -> None:
     """Models with a short name; any folder or Hub name works too."""
-    from rosewood.data.models import models as known
+    from rosewood.models.open import models as known
 
     table = Listing("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
     for name, model in known().items():

@@ -67,11 +67,11 @@ def probe(
         "per_device_train_batch_size": batch_size,
     }
     numbers = seeds_of(seeds)
-    from rosewood.analysis.probing import table
-    from rosewood.evaluation.layout import Folded
-    from rosewood.experiments.local import LocalEngine
+    from rosewood.experiments.engines.local import LocalEngine
     from rosewood.experiments.probe import TASKS
     from rosewood.experiments.probe import probe as run_probe
+    from rosewood.lab.probing import table
+    from rosewood.results.grid import Folded
 
     console, tasks = Console(), task or list(TASKS)
     with resumable(console):

@@ -45,7 +45,7 @@ def report(
         raise RunError(f"{output} exists: add --overwrite, or choose another --output")
     console = Console()
     with console.status("reading runs"):
-        from rosewood.evaluation.evaluated_runs import load_runs
+        from rosewood.comparison.runs import load_runs
         from rosewood.report.page import write_report
         from rosewood.report.subject import subject
 

@@ -13,7 +13,7 @@ from rosewood.cli import app
 from rosewood.cli.evaluate import check_run, task_of
 
 if TYPE_CHECKING:
-    from rosewood.playground.requests import Playground
+    from rosewood.lab.playground.app import Playground
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -57,7 +57,7 @@ def serve(
 
     The page is for this machine only, nothing leaves it, and Ctrl-C ends it.
     """
-    from rosewood.playground.app import import_gradio, start
+    from rosewood.lab.playground.app import import_gradio, start
 
     for run in runs:  # all of them before the first is loaded
         check_run(run, task)
@@ -93,13 +93,12 @@ def _playground(
     from accelerate import PartialState
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.evaluation.classifier import load_classifier
-    from rosewood.playground.arms import Arms
-    from rosewood.playground.requests import Playground
-    from rosewood.playground.samples import samples
-    from rosewood.playground.served import ServedRun, common_task, names_of
+    from rosewood.lab.playground.app import Playground
+    from rosewood.lab.playground.attack import Arms
+    from rosewood.lab.playground.runs import ServedRun, common_task, names_of, samples
+    from rosewood.models.open import load_classifier
+    from rosewood.models.scoring import text_length
     from rosewood.results import RunInfo
-    from rosewood.scoring import text_length
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     files = {run: Path(run) / "run.json" for run in runs}

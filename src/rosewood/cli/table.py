@@ -38,9 +38,9 @@ def table(
 
     With --baseline, differences are tested: over seeds, and on the same examples.
     """
-    from rosewood.evaluation.comparison import compared
-    from rosewood.evaluation.evaluated_runs import load_runs
-    from rosewood.evaluation.layout import FORMATS, Folded
+    from rosewood.comparison.compare import compared
+    from rosewood.comparison.runs import load_runs
+    from rosewood.results.grid import FORMATS, Folded
 
     grids = compared(load_runs(runs, suite), baseline)
     if format_ is Format.terminal:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rosewood.cli import app
 
 if TYPE_CHECKING:
-    from rosewood.analysis.tradeoff import Tradeoff
-    from rosewood.evaluation.layout import Grid
+    from rosewood.lab.tradeoff import Tradeoff
+    from rosewood.results.grid import Grid
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -37,10 +37,10 @@ def tradeoff(
 
     Runs must have been attacked, or evaluated, with the same settings on the same examples.
     """
-    from rosewood.analysis.tradeoff import tradeoff as compute
-    from rosewood.evaluation.layout import Folded
-    from rosewood.figures.save import check_suffix, save
-    from rosewood.figures.tradeoff import tradeoff as drawn
+    from rosewood.lab.tradeoff import tradeoff as compute
+    from rosewood.report.figures.save import check_suffix, save
+    from rosewood.report.figures.tradeoff import tradeoff as drawn
+    from rosewood.results.grid import Folded
 
     check_suffix(output)
     found = compute(runs, over, under, suite)
@@ -51,7 +51,7 @@ def tradeoff(
 
 
 def _grid(found: Tradeoff) -> Grid:
-    from rosewood.evaluation.layout import Grid
+    from rosewood.results.grid import Grid
 
     header = ["recipe", found.over.rpartition(".")[2], "seed", "clean", f"under {found.under}"]
     rows = [

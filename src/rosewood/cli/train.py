@@ -178,9 +178,9 @@ def train(
 
     Any other training argument of transformers is a setting too: --set training.bf16=true.
     """
-    from rosewood.overrides import parse_overrides
-    from rosewood.processes import is_first
+    from rosewood.config.overrides import parse_overrides
     from rosewood.recipe import load_recipe
+    from rosewood.tensors.distributed import is_first
     from rosewood.training.class_weights import parse_class_weights
     from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run
 

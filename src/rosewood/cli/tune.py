@@ -123,9 +123,9 @@ def tune(
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]
     from rosewood.cli.train import named
+    from rosewood.config.overrides import parse_overrides
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
-    from rosewood.overrides import parse_overrides
     from rosewood.recipe import load_recipe
     from rosewood.results import Lora
 

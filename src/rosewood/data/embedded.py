@@ -5,9 +5,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from rosewood.data import control_raising
-from rosewood.data.files import read_file
+from rosewood.data.files import Table, read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
-from rosewood.data.table import Table
 from rosewood.errors import AbsentError, DataError
 
 _PROBES = {

@@ -1,18 +1,51 @@
-"""Reads CSV, TSV, JSON Lines, JSON and Parquet files into tables, with the line of every row."""
+"""A table as it was read: columns, and where each row stands, so that an error can point at it."""
+
+from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
-from rosewood.data.table import Table
 from rosewood.errors import DataError, closest
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; `places[i]` is the 1-based line (or row, or item) at which row i starts."""
+
+    name: str
+    columns: dict[str, list[Any]]
+    places: Sequence[int]
+    unit: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def at(self, index: int) -> str:
+        """Where row `index` stands, in the words of an error message."""
+        return f"{self.name}, {self.unit} {self.places[index]}"
+
+    def take(self, indices: Sequence[int]) -> Table:
+        """The rows `indices`, in that order."""
+        columns = {name: [values[i] for i in indices] for name, values in self.columns.items()}
+        return replace(self, columns=columns, places=[self.places[i] for i in indices])
+
+    def problem(self, rows: Sequence[int], message: str) -> DataError:
+        """An error about the first of `rows` that says how many others share it."""
+        others = len(rows) - 1
+        more = f" ({others} more {'row has' if others == 1 else 'rows have'} the same problem)" if others else ""
+        return DataError(f"{self.at(rows[0])}: {message}{more}")
+
 
 # The largest value that a C long holds on every platform; the default of 131,072 rejects long documents.
 _FIELD_LIMIT = 2**31 - 1
@@ -232,3 +265,21 @@ _READERS: dict[str, Callable[[Path], Table]] = {
 }
 ENDINGS = tuple(_READERS)
 """Of the files that can be read."""
+
+
+_CHUNK = 2**22
+
+
+def file_digest(path: Path) -> str:
+    """A hash of the content; read once as long as the file does not change."""
+    found = path.stat()
+    return _digest(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _digest(path: Path, modified: int, size: int) -> str:
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,5 +1,7 @@
 """Loads any split of any task, from the data folder, an installed package or the Hub, into one shape."""
 
+from __future__ import annotations
+
 import json
 import logging
 import os
@@ -13,13 +15,9 @@ import datasets
 import pyarrow as pa
 
 from rosewood.data.embedded import embedded_file, embedded_table
-from rosewood.data.examples import examples
-from rosewood.data.file_identity import file_digest
-from rosewood.data.files import matching_files, read_file
-from rosewood.data.hub import read_hub
-from rosewood.data.label_lists import has_lists, listed_labels
+from rosewood.data.examples import examples, has_lists, listed_labels
+from rosewood.data.files import Table, file_digest, matching_files, read_file
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
-from rosewood.data.table import Table
 from rosewood.data.tasks import (
     EVERY_NOISE,
     Carve,
@@ -321,3 +319,17 @@ def _arrow(values: list[Any]) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         return pa.array([None if value is None else json.dumps(value, default=str) for value in values])
+
+
+def read_hub(source: HubSource, otherwise: str) -> Table:
+    """Load one split; `otherwise` tells the user what else to do when the Hub does not answer."""
+    name = f"{source.dataset} ({', '.join(filter(None, [source.config, source.split]))})"
+    revision = {} if source.revision is None else {"revision": source.revision}
+    try:
+        loaded = datasets.load_dataset(source.dataset, source.config, split=source.split, **revision)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise AbsentError(f"{name} cannot be loaded from the Hugging Face Hub: {reason}; {otherwise}") from None
+    if any("." in column for column in source.columns):
+        loaded = loaded.flatten()  # `translation.en` is a column then
+    return Table(name, loaded.to_dict(), range(1, len(loaded) + 1), unit="row")

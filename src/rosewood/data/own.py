@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import datasets
 from transformers import PretrainedConfig
 
-from rosewood.data.files import ENDINGS, read_file
-from rosewood.data.label_lists import has_lists, listed_labels
+from rosewood.data.examples import has_lists, listed_labels
+from rosewood.data.files import ENDINGS, Table, read_file
 from rosewood.data.loading import refuse_fractions
-from rosewood.data.table import Table
 from rosewood.data.tasks import EVERY_NOISE, FolderSource, MemorySource, Split, Task, label_key
 from rosewood.errors import DataError, closest
 

@@ -7,10 +7,9 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from rosewood import strict_yaml
+from rosewood.config import strict_yaml
 from rosewood.data.embedded import PARTS
-from rosewood.data.files import matching_files
-from rosewood.data.table import Table
+from rosewood.data.files import Table, matching_files
 from rosewood.errors import DataError, closest
 
 Role = Literal["train", "validation", "test", "shift", "adversarial"]

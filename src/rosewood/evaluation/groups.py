@@ -8,9 +8,9 @@ import numpy as np
 import regex
 from numpy.typing import ArrayLike
 
-from rosewood.data.words import WORD
 from rosewood.errors import DataError
-from rosewood.intervals import wilson_interval
+from rosewood.tensors.statistics import wilson_interval
+from rosewood.words.text import WORD
 
 RARE_BELOW = 5
 """A word is rare if the training texts have it fewer times than this."""

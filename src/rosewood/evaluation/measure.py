@@ -14,8 +14,8 @@ from rosewood.evaluation.calibration import FOLDS, best_temperature, held_out_ec
 from rosewood.evaluation.groups import by_group, group_labels, worst
 from rosewood.evaluation.plan import Plan
 from rosewood.evaluation.sets import LoadedSet
-from rosewood.intervals import wilson_interval
 from rosewood.results import GroupResult, ReliabilityPoint, SetResult
+from rosewood.tensors.statistics import wilson_interval
 
 Ints = NDArray[np.int64]
 

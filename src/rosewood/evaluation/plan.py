@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from rosewood.data.suites import Suite
 from rosewood.data.tasks import NoiseRule, Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation.noise import NOISES
+from rosewood.models.scoring import DEFAULT_LENGTH
 from rosewood.results import Noise, Role
-from rosewood.scoring import DEFAULT_LENGTH
+from rosewood.words.noise import NOISES
 
 TYPO_RATE = 0.3
 _ROLES: dict[str, Role] = {"test": "clean", "shift": "shift", "adversarial": "adversarial"}

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.evaluation.features import HeadInputs, output_layer
 from rosewood.evaluation.prediction_cache import PredictionCache
-from rosewood.model.modes import evaluating
-from rosewood.scoring import Row, Scorer
+from rosewood.models.features import HeadInputs, output_layer
+from rosewood.models.modes import evaluating
+from rosewood.models.scoring import Row, Scorer
 
 Floats = NDArray[np.float32]
 

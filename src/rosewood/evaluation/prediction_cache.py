@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from xxhash import xxh3_128
 
-from rosewood.data.model_identity import of_model
-from rosewood.scoring import Row
+from rosewood.models.identity import of_model
+from rosewood.models.scoring import Row
 
 Floats = NDArray[np.float32]
 _PARTS = ("logits", "features")

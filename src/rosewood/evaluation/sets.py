@@ -12,11 +12,11 @@ from datasets import Dataset
 
 from rosewood.data.loading import fingerprint, load_split, origin
 from rosewood.errors import AbsentError, DataError, closest
-from rosewood.evaluation.noise import noisy
 from rosewood.evaluation.plan import Plan, PlannedSet
 from rosewood.evaluation.predict import Question
+from rosewood.models.scoring import DEFAULT_LENGTH, Row
 from rosewood.results import MissingSet, Noise
-from rosewood.scoring import DEFAULT_LENGTH, Row
+from rosewood.words.noise import noisy
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ from types import FrameType
 
 from rich.console import Console
 
-from rosewood.durable import write_whole
 from rosewood.experiments.cell import ERROR, Cell
-from rosewood.experiments.engine import Engine, Event
+from rosewood.experiments.engines.local import Engine, Event, LocalEngine
 from rosewood.experiments.experiment import Experiment, read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.local import LocalEngine
-from rosewood.experiments.standing import Standing, finished_otherwise, standing
+from rosewood.experiments.live_table import Watch
+from rosewood.experiments.status import Standing, finished_otherwise, standing
 from rosewood.experiments.tables import comparison_of, save_tables
-from rosewood.experiments.watch import Watch
 from rosewood.results import Comparison
+from rosewood.results.durable import write_whole
 
 
 def compare(

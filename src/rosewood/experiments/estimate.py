@@ -15,13 +15,12 @@ from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArgum
 from transformers.trainer_callback import PrinterCallback
 
 from rosewood.data.loading import load_split, needs_hub
-from rosewood.data.models import models
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import AbsentError
 from rosewood.experiments.cell import Cell
+from rosewood.models.open import keep_length, load_pretrained, models
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.training.pretrained import keep_length, load_pretrained
 from rosewood.training.trainer import RobustTrainer
 
 STEPS = 4

@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema
 
-from rosewood import strict_yaml
+from rosewood.config import strict_yaml
 from rosewood.errors import ExperimentError, closest
 from rosewood.results import Lora
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rosewood.evaluation.method_figures import figures_of
-from rosewood.experiments.matched import matched
+from rosewood.comparison.matched_accuracy import matched
+from rosewood.comparison.methods import figures_of
 from rosewood.results import CellResult, ComparedFigure
 
 Gains = dict[str, dict[int, float]]

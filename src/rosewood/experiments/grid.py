@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-from rosewood.attacks.search.campaign import SEARCHES
-from rosewood.attacks.search.prepare import choose_attack
-from rosewood.data.file_identity import of_checkpoint
-from rosewood.data.lexicon import check_lexicon, lexicon_identity
+from rosewood.attacks.runner.api import choose_attack
+from rosewood.attacks.runner.job import SEARCHES
+from rosewood.config.training_arguments import typed_arguments
+from rosewood.data.files import of_checkpoint
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task
@@ -32,7 +32,7 @@ from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.plan import LORA_RATE, RATES
 from rosewood.training.run import settled
 from rosewood.training.substitution import lexicon_sources
-from rosewood.training_settings import typed_arguments
+from rosewood.words.lexicon import check_lexicon, lexicon_identity
 
 Found = TypeVar("Found")
 Made = tuple[RecipeChoice, Recipe]

@@ -12,17 +12,17 @@ from typing import Any
 
 from rich.console import Console
 
-from rosewood.analysis.probing import AGREEING, OPPOSED, Probing, probing_of, table
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, label_key, load_task
 from rosewood.errors import AbsentError, DataError, ExperimentError
-from rosewood.evaluation.layout import to_markdown
 from rosewood.experiments.compare import compare
-from rosewood.experiments.engine import Engine
+from rosewood.experiments.engines.local import Engine
 from rosewood.experiments.experiment import Experiment, build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.standing import standing
+from rosewood.experiments.status import standing
+from rosewood.lab.probing import AGREEING, OPPOSED, Probing, probing_of, table
 from rosewood.results import write
+from rosewood.results.grid import to_markdown
 
 TASKS = ("probe-the", "probe-length")
 RESULT, MARKDOWN, FIGURE = "probing.json", "probing.md", "probing"
@@ -122,8 +122,8 @@ def _check_split(task: Task, name: str, data_dir: str | Path | None) -> None:
 
 def save(probing: Probing, output: Path) -> None:
     """Write the scores, their table and, if there are any, their figure."""
-    from rosewood.figures.probing import probing_figure
-    from rosewood.figures.save import save as save_figure
+    from rosewood.report.figures.probing import probing_figure
+    from rosewood.report.figures.save import save as save_figure
 
     probing.save(output / RESULT)
     write(output / MARKDOWN, to_markdown(table(probing)) + "\n")

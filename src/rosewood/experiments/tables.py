@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rosewood.evaluation.comparison import Published, compared, intervals_table, methods_table, one_line, tested_table
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method, check_comparable, kept_attacks
-from rosewood.evaluation.layout import Grid, to_latex, to_markdown
-from rosewood.evaluation.method_figures import (
+from rosewood.comparison import matched_accuracy
+from rosewood.comparison.compare import Published, compared, intervals_table, methods_table, one_line, tested_table
+from rosewood.comparison.methods import (
     Figure,
     OverSeeds,
     bounds_of,
@@ -22,13 +21,14 @@ from rosewood.evaluation.method_figures import (
     mean_of,
     over_seeds,
 )
-from rosewood.evaluation.roast_summary import RANK, improvements, ranks
-from rosewood.evaluation.statistics import mean_and_deviation
-from rosewood.experiments import matched
+from rosewood.comparison.roast_summary import RANK, improvements, ranks
+from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, kept_attacks
+from rosewood.comparison.statistics import mean_and_deviation
 from rosewood.experiments.cell import RUN
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.standing import Standing
+from rosewood.experiments.status import Standing
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
+from rosewood.results.grid import Grid, to_latex, to_markdown
 
 if TYPE_CHECKING:
     from rosewood.report.parts import Section
@@ -73,16 +73,16 @@ def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> lis
         grid = methods_table(group.runs, _baseline(experiment, group))
         of = "" if len(experiment.models) == 1 else f", {group.model}"
         tables.append(replace(grid, title=f"{grid.title} at matched clean accuracy{of}"))
-    return [*tables, matched.grid_of(moments)]
+    return [*tables, matched_accuracy.grid_of(moments)]
 
 
 def _at_match(standings: Sequence[Standing]) -> tuple[list[Standing], list[MatchedMoment]]:
     """Finished cells as they were at matched clean accuracy, and which moments those are."""
-    found = matched.matched([each.result for each in standings if each.result is not None])
+    found = matched_accuracy.matched([each.result for each in standings if each.result is not None])
     pairs = [(each, each.result) for each in standings if each.result and each.result.fingerprint in found]
     return (
-        [replace(each, result=matched.at_match(result, found[result.fingerprint])) for each, result in pairs],
-        [matched.described(result, found[result.fingerprint]) for _, result in pairs],
+        [replace(each, result=matched_accuracy.at_match(result, found[result.fingerprint])) for each, result in pairs],
+        [matched_accuracy.described(result, found[result.fingerprint]) for _, result in pairs],
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rosewood.models.dropout import Replay
 from rosewood.perturbations.embedding_ascent import EmbeddingAscender, EmbeddingAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Pass, Passes, Perturber, Progress, Term
-from rosewood.tensors.draws import Replay
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
+from rosewood.models.dropout import Replay
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender, WeightAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Output, Pass, Passes, Perturber, Progress, Term
 from rosewood.tensors.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
-from rosewood.tensors.draws import Replay
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -11,11 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.sites import Change, Site, real_tokens, site_problems
+from rosewood.models.sites import Change, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 from rosewood.tensors.divergence import divergence_problems, forward_kl, log_odds_gap, symmetric_kl
-from rosewood.tensors.slopes import LossScale, slopes
+from rosewood.tensors.gradients import LossScale, slopes
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.sites import FeedForwards, ffn_problems, real_tokens
+from rosewood.models.sites import FeedForwards, ffn_problems, real_tokens
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.sites import Place, Site, site_problems
+from rosewood.models.sites import Place, Site, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 

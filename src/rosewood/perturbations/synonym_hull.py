@@ -12,14 +12,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rosewood.data.alignment import SUBSTITUTES, Pieces
 from rosewood.errors import RunError
-from rosewood.model.modes import evaluating
-from rosewood.model.sites import Change, Place, Site, real_tokens, site_problems
+from rosewood.models.modes import evaluating
+from rosewood.models.sites import Change, Place, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 from rosewood.tensors.divergence import divergence_problems, forward_kl
-from rosewood.tensors.slopes import LossScale, slopes
+from rosewood.tensors.gradients import LossScale, slopes
+from rosewood.words.alignment import SUBSTITUTES, Pieces
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from rosewood.model.sites import Site, real_tokens, site_problems
+from rosewood.models.sites import Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 

@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.model.sites import word_embedding
-from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run, stacked_norms
-from rosewood.tensors.shards import parts, replaced
+from rosewood.models.sites import word_embedding
+from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
+from rosewood.tensors.shards import parts, replaced, stacked_norms
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

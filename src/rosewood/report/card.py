@@ -11,19 +11,19 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rosewood.data.models import models
+from rosewood.comparison.attacks import attacked
+from rosewood.comparison.runs import load_runs
+from rosewood.comparison.table import half_width, percent
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.evaluation.evaluated_runs import load_runs
-from rosewood.evaluation.layout import Grid, to_markdown
-from rosewood.evaluation.made_attacks import attacked
 from rosewood.evaluation.means import MEASURED
-from rosewood.evaluation.table import half_width, percent
-from rosewood.guessing import described, guessed_sets, is_guessing
+from rosewood.models.open import models
 from rosewood.report.sections.attacks import attack_table
 from rosewood.report.subject import ReportedRun, Subject, subject
 from rosewood.report.verdict import right_on, verdict
 from rosewood.results import Average, RunInfo, SetResult, write
+from rosewood.results.grid import Grid, to_markdown
+from rosewood.results.guessing import described, guessed_sets, is_guessing
 
 HUB_NAMES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """Models that have another name here."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rosewood.analysis.landscape import Landscape
-from rosewood.analysis.run_names import PRETRAINED, run_names
 from rosewood.errors import RunError
+from rosewood.lab.landscape import Landscape
+from rosewood.lab.runs import PRETRAINED, run_names
 
 
 def read_landscapes(folder: Path, runs: Mapping[str, Path]) -> list[Landscape]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from rosewood.figures.series import Mark
+from rosewood.report.figures.style import Mark
 from rosewood.report.parts import Section
 from rosewood.report.sections import sections
 from rosewood.report.subject import Subject

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 
 import plotly.graph_objects as go
 
-from rosewood.evaluation.layout import Grid
-from rosewood.figures.series import Mark
+from rosewood.report.figures.style import Mark
+from rosewood.results.grid import Grid
 
 
 @dataclass(frozen=True)

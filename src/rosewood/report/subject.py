@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from rosewood.analysis.curves import Curve, training_history
-from rosewood.analysis.landscape import Landscape
+from rosewood.comparison.compare import Published, check_baseline
+from rosewood.comparison.runs import EvaluatedRun, by_method
+from rosewood.comparison.table import grids
 from rosewood.data.tasks import load_task
-from rosewood.evaluation.comparison import Published, check_baseline
-from rosewood.evaluation.evaluated_runs import EvaluatedRun, by_method
-from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.table import grids
-from rosewood.figures.perspectives import Methods
-from rosewood.figures.series import Mark, mark
+from rosewood.dynamics.record import Seen
+from rosewood.lab.landscape import Landscape
+from rosewood.report.curves import Curve, training_history
+from rosewood.report.figures.evaluation import Methods
+from rosewood.report.figures.style import Mark, mark
 from rosewood.report.landscapes import read_landscapes
 from rosewood.results import RunInfo
-from rosewood.watched import Seen
+from rosewood.results.grid import Grid
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rosewood.evaluation.comparison import LEVEL, judged_over_seeds, one_line
-from rosewood.evaluation.made_attacks import UNDER
-from rosewood.evaluation.method_figures import figures_by_method, over_seeds, untested_over_seeds
-from rosewood.evaluation.paired import paired_tests
-from rosewood.evaluation.table import MEANS, percent
-from rosewood.evaluation.untested import told
-from rosewood.figures.perspectives import role_accuracies
-from rosewood.guessing import is_guessing
+from rosewood.comparison.attacks import UNDER
+from rosewood.comparison.compare import LEVEL, judged_over_seeds, one_line, paired_tests
+from rosewood.comparison.methods import figures_by_method, over_seeds, untested_over_seeds
+from rosewood.comparison.runs import told
+from rosewood.comparison.table import MEANS, percent
+from rosewood.report.figures.evaluation import role_accuracies
 from rosewood.report.subject import Subject
 from rosewood.results import Role
+from rosewood.results.guessing import is_guessing
 
 Found = Mapping[str, Sequence[str]]
 """Method -> what it differs from the baseline on."""

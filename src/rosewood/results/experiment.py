@@ -65,7 +65,7 @@ class ComparedFigure(ResultPart):
     p: Share | None = None  # Welch's one-tailed t-test that it is better than the baseline
     p_adjusted: Share | None = None  # by Holm's method, for all tests of its family: mean and drop, or the others
     published: float | None = None  # as a share
-    guessing: list[int] = []  # seeds whose model is at guessing: see rosewood.guessing
+    guessing: list[int] = []  # seeds whose model is at guessing: see rosewood.results.guessing
 
 
 class MatchedMoment(ResultPart):

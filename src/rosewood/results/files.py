@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rosewood.durable import append_line, write_whole
 from rosewood.errors import RunError
+from rosewood.results.durable import append_line, write_whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]

@@ -37,7 +37,7 @@ class RunInfo(ResultFile):
     select_by: str | None = None  # the attack under which the best epoch is chosen; None: plain accuracy
     select_examples: Count = 100
     max_skipped_steps: Count = 10
-    watch: list[Literal["masks", "drift", "inconsistency"]] = []  # see `rosewood.watched`
+    watch: list[Literal["masks", "drift", "inconsistency"]] = []  # see `rosewood.dynamics.record`
     watch_every: Annotated[int, Field(gt=0)] = 10
     lora: Lora | None = None  # None: every weight is trained
     class_weights: Literal["balanced"] | dict[str, float] | None = None  # as given; None: all rows count alike
@@ -61,7 +61,7 @@ class Metrics(ResultFile):
     robust_validation_accuracy: Share | None = None  # where an attack chose the epoch
     attacked_validation_accuracy: Share | None = None  # without the attack, on the examples that it was tried on
     validation_majority: Share | None = None  # the share of the most frequent label
-    at_guessing: bool | None = None  # whether the validation accuracy is not above that share; see rosewood.guessing
+    at_guessing: bool | None = None  # whether the validation accuracy is not above that share
 
 
 class AveragedRun(ResultPart):

@@ -12,13 +12,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
-from rosewood.model.candidates import candidate_names, present_masks
+from rosewood.models.candidates import candidate_names, present_masks
+from rosewood.models.importance import SquaredGradients
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
-from rosewood.tensors.flat import flat_like
-from rosewood.tensors.importance import SquaredGradients
-from rosewood.tensors.order_statistics import upper_threshold
-from rosewood.tensors.shards import all_elements, keep_own, parts
-from rosewood.tensors.sixteen_bits import LEVELS, LOWEST, SixteenBits
+from rosewood.tensors.draws import LEVELS, LOWEST, SixteenBits
+from rosewood.tensors.shards import all_elements, flat_like, keep_own, parts
+from rosewood.tensors.statistics import upper_threshold
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from rosewood.model.adapters import encoder, without_adapter
+from rosewood.models.adapters import encoder, without_adapter
 from rosewood.protocol import Cost, Run, Selection, Selector
 
 if TYPE_CHECKING:

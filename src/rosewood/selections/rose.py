@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
-from rosewood.model.candidates import candidate_names
-from rosewood.model.model_dropout import DropoutSetting, dropout_sites, has_dropout
+from rosewood.models.candidates import candidate_names
+from rosewood.models.dropout import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
     Batch,
     Call,
@@ -29,14 +29,11 @@ from rosewood.protocol import (
     Selection,
     Selector,
     Term,
-    flat_magnitudes,
-    stacked_norms,
 )
-from rosewood.tensors.automatic_threshold import ONE_IN, RULES, RuleName, keep_low
 from rosewood.tensors.divergence import divergence_problems, symmetric_kl
 from rosewood.tensors.gradient_sketch import GradientSketch, sketch_problems
-from rosewood.tensors.order_statistics import five_numbers, keep_between
-from rosewood.tensors.shards import cut
+from rosewood.tensors.shards import cut, flat_magnitudes, stacked_norms
+from rosewood.tensors.statistics import ONE_IN, RULES, RuleName, five_numbers, keep_between, keep_low
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -68,11 +65,11 @@ class Rose(Selection):
     - The code hard-codes 1 - beta1 = 0.1; here it follows the optimiser.
     - 0/0 counts as risk 0 and x/0 as infinite; thresholds are order statistics, which select the same tensors as
       interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
-    - Candidates: see `rosewood.model.candidates`.
+    - Candidates: see `rosewood.models.candidates`.
 
     The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
     number, `keep_quantile` takes the name of a rule that finds it anew in each step's risks, separately for each order:
-    `outliers` (also `auto`), `otsu` or `gap`; see `rosewood.tensors.automatic_threshold`.
+    `outliers` (also `auto`), `otsu` or `gap`; see `rosewood.tensors.statistics`.
 
     Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
     - `probe_fraction` reads it on this part of each batch, evenly spaced rows and at least one. The two passes are

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rosewood.protocol import Batch, Call, Output
+from rosewood.tensors.shards import cut
 
 
-def uniform(batch: Batch, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def uniform(batch: Mapping[str, Any], *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Numbers in [0, 1) for each example, `(batch, *shape)`."""
     ids = batch["input_ids"]
     return torch.rand(len(ids), *shape, dtype=dtype, device=ids.device)
 
 
-def normal(batch: Batch, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def normal(batch: Mapping[str, Any], *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal numbers for each example, `(batch, *shape)`."""
     ids = batch["input_ids"]
     return torch.randn(len(ids), *shape, dtype=dtype, device=ids.device)
@@ -30,27 +32,27 @@ def forked(device: torch.device) -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=[device.index or 0], device_type=device.type)
 
 
-class Replay:
-    """Gives several passes the same random numbers, hence the same dropout; only the first moves the generators on."""
+LEVELS = 2**16
+LOWEST = -(2**15)
 
-    def __init__(self, call: Call, batch: Batch) -> None:
-        self._call = call
-        self._device: torch.device = batch["input_ids"].device
-        self._start: tuple[Tensor, Tensor | None] | None = None
 
-    def __call__(self, batch: Batch, model: nn.Module | None = None) -> Output:
-        with self._from_the_start():
-            return self._call(batch, model)
+class SixteenBits:
+    """Signed 16-bit numbers, four from one 64-bit draw, the same on all processes.
 
-    @contextmanager
-    def _from_the_start(self) -> Iterator[None]:
-        on_device = None if self._device.type == "cpu" else torch.get_device_module(self._device)
-        if self._start is None:
-            self._start = (torch.get_rng_state(), on_device and on_device.get_rng_state(self._device))
-            yield
-            return
-        with forked(self._device):
-            torch.set_rng_state(self._start[0])
-            if on_device is not None:
-                on_device.set_rng_state(self._start[1], self._device)
-            yield
+    Compared as integers, they take a third of the time of uniform floats, and a seventh of that of bernoulli_.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], shapes: Sequence[Sequence[int]] | None = None) -> None:
+        shapes = [parameter.shape for parameter in parameters] if shapes is None else shapes
+        sizes = [math.prod(shape) for shape in shapes]
+        self._draws = torch.empty(-(-sum(sizes) // 4), dtype=torch.int64, device=parameters[0].device)
+        self._numbers = self._draws.view(torch.int16)[: sum(sizes)]
+        pieces = zip(self._numbers.split(sizes), shapes, parameters, strict=True)
+        # All processes draw for whole parameters, and each uses what is for its part of them.
+        self.own = [cut(piece.view(torch.Size(shape)), parameter) for piece, shape, parameter in pieces]
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """New numbers, all of them in a row; `own` are views of it, so compare in place."""
+        # Without its lower bound random_ never sets the sign bit.
+        self._draws.random_(torch.iinfo(torch.int64).min, None, generator=generator)
+        return self._numbers

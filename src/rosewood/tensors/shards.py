@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-from rosewood.tensors.flat import Flat
 
 
 def are_divided(tensors: Iterable[Tensor]) -> bool:
@@ -170,3 +170,32 @@ def gradients(
     for leaf, gradient in zip(leaves, before, strict=True):
         leaf.grad = gradient
     return found
+
+
+class Flat(NamedTuple):
+    """A buffer `(elements,)` and, as views of it, one piece in the shape of each of some tensors."""
+
+    whole: Tensor
+    pieces: list[Tensor]
+
+
+def flat_like(tensors: Sequence[Tensor]) -> Flat:
+    """Zeros for every element of the tensors, of their widest dtype, but at least float32."""
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+    sizes = [tensor.numel() for tensor in tensors]
+    whole = torch.zeros(sum(sizes), dtype=dtype, device=tensors[0].device)
+    pieces = zip(whole.split(sizes), tensors, strict=True)
+    return Flat(whole, [piece.view(tensor.shape) for piece, tensor in pieces])
+
+
+def stacked_norms(tensors: list[Tensor]) -> Tensor:
+    """The Frobenius norm of each tensor, `(len(tensors),)`, without a Python loop over them."""
+    # Half precision would round norms to ties, or overflow.
+    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
+    return norms(tensors, dtype)
+
+
+def flat_magnitudes(tensors: list[Tensor]) -> Tensor:
+    """The absolute values of all elements, in one flat tensor of float32 or better."""
+    flat = torch.cat([whole(tensor).flatten() for tensor in tensors])
+    return flat.to(torch.promote_types(flat.dtype, torch.float32)).abs_()

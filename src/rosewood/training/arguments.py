@@ -11,12 +11,11 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 
-from rosewood.data.alignment import SUBSTITUTES
+from rosewood.dynamics.record import Watch
 from rosewood.errors import RecipeError, RunError
-from rosewood.processes import together
 from rosewood.recipe import Recipe
-from rosewood.selections.everything import Everything
-from rosewood.training.watch import Watch
+from rosewood.tensors.distributed import together
+from rosewood.words.alignment import SUBSTITUTES
 
 ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
 
@@ -51,7 +50,7 @@ def check_fsdp(arguments: TrainingArguments, is_version_2: bool) -> None:
 def check_deepspeed(recipe: Recipe) -> None:
     stages = recipe.all_stages()
     needy = [f"objective {stage.objective.name}" for stage in stages if stage.objective.asks_back(stage)]
-    needy += [f"selection {s.selection.name}" for s in stages if not isinstance(s.selection, Everything)]
+    needy += [f"selection {s.selection.name}" for s in stages if s.selection.name != "everything"]
     needy += [f"anchor {anchor.name}" for stage in stages for anchor in stage.anchors]
     if needy:
         raise RecipeError(

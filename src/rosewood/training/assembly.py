@@ -20,24 +20,23 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.training_args import ParallelMode
 from transformers.utils.logging import disable_progress_bar
 
-from rosewood.attacks.search.prepare import choose_attack
+from rosewood.attacks.runner.api import choose_attack
+from rosewood.config.training_arguments import check_training
 from rosewood.data.tokenize import tokenize
+from rosewood.dynamics import WATCHES
+from rosewood.dynamics.record import FOLDER
 from rosewood.errors import RunError
-from rosewood.guessing import majority_share
-from rosewood.model.on_disk import encoder_weights
+from rosewood.models.open import encoder_weights, keep_length, load_pretrained
+from rosewood.results.guessing import majority_share
 from rosewood.training.border import border, built_arguments, rehearse, unchecked
 from rosewood.training.class_weights import resolved_weights
 from rosewood.training.guessing import WarnsOfGuessing, guessing_loss
 from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
-from rosewood.training.pretrained import keep_length, load_pretrained
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import CHOOSES, RobustValidation
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
-from rosewood.training.watches import WATCHES
-from rosewood.training_settings import check_training
-from rosewood.watched import FOLDER
 
 MEASURED = ("accuracy", "loss")  # on validation data
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from transformers import TrainingArguments, get_scheduler
 
+from rosewood.config.training_arguments import RANGES
 from rosewood.errors import RosewoodError, RunError
 from rosewood.training.plan import DEFAULTS
 from rosewood.training.trainer import RobustTrainer
-from rosewood.training_settings import RANGES
 
 # The code that reads training arguments; models and torch's own operations only compute.
 READERS = ("transformers.train", "transformers.optimization", "transformers.integrations", "accelerate")

@@ -16,8 +16,8 @@ from transformers import Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
-from rosewood.durable import UNFINISHED, staged, staged_path
 from rosewood.errors import RunError
+from rosewood.results.durable import UNFINISHED, staged, staged_path
 from rosewood.tensors.shards import are_divided
 from rosewood.training.checkpoint import (
     CHECKSUMS,
@@ -28,8 +28,8 @@ from rosewood.training.checkpoint import (
     newest_good,
     seal,
 )
-from rosewood.training.full_disk import explained
-from rosewood.training.untrusted import reading
+from rosewood.training.safe_load import reading
+from rosewood.training.write_errors import explained
 
 STATE_FILE = "rosewood.safetensors"
 

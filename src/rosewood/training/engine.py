@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rosewood.processes import average_
+from rosewood.dynamics.record import Watch
 from rosewood.protocol import (
     Batch,
     Call,
@@ -18,6 +18,7 @@ from rosewood.protocol import (
     Masks,
     Pass,
     Perturber,
+    Position,
     Progress,
     Readings,
     Run,
@@ -27,24 +28,10 @@ from rosewood.protocol import (
     Tether,
 )
 from rosewood.recipe import Recipe, Stage
+from rosewood.tensors.distributed import average_
 from rosewood.tensors.shards import divide, parts
 from rosewood.training.gradients import TOTAL, Gradients
 from rosewood.training.masked_adamw import MaskedAdamW
-from rosewood.training.watch import Watch
-
-
-class Moment(NamedTuple):
-    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step.
-
-    `parts` is how many micro-batches with as many predictions as this one would make the step.
-    """
-
-    step: int
-    epoch: int
-    micro_batch: int
-    micro_batches: int
-    examples: int
-    parts: float
 
 
 class StageRun(NamedTuple):
@@ -149,11 +136,11 @@ class Engine:
         assert self._current is not None, "enter comes first"
         return self._current
 
-    def _progress(self, moment: Moment) -> Progress:
+    def _progress(self, moment: Position) -> Progress:
         run = self._run
         return Progress(moment.step - run.first_step, run.steps, moment.epoch, moment.micro_batch, moment.examples)
 
-    def micro_batch(self, call: Call, batch: Batch, moment: Moment) -> Tensor:
+    def micro_batch(self, call: Call, batch: Batch, moment: Position) -> Tensor:
         """Forward and backward of one micro-batch; returns its share of the loss, detached."""
         run, at = self._run, self._progress(moment)
         if moment.micro_batch == 0:
@@ -176,7 +163,7 @@ class Engine:
             average_(list(self._sums.values()))
         return loss
 
-    def _passes(self, call: Call, batch: Batch, at: Progress, moment: Moment) -> Tensor:
+    def _passes(self, call: Call, batch: Batch, at: Progress, moment: Position) -> Tensor:
         run = self._run
         loss: Tensor | None = None
         generator = run.stage.objective.run(call, batch, run.perturber, at)
@@ -236,7 +223,7 @@ class Engine:
         return self._gradients.read_only_norms()
 
     def before_optimizer_step(
-        self, optimizer: torch.optim.Optimizer, moment: Moment, clip: Tensor, loss_scale: float
+        self, optimizer: torch.optim.Optimizer, moment: Position, clip: Tensor, loss_scale: float
     ) -> dict[str, Any]:
         """Select what may move and tell the optimiser; returns what the history should know."""
         run = self._run
@@ -263,7 +250,7 @@ class Engine:
                 _multiply(readings.gradients[TOTAL], masks)
         return {"terms": self._sums} | run.selector.log()
 
-    def after_optimizer_step(self, moment: Moment) -> None:
+    def after_optimizer_step(self, moment: Position) -> None:
         for tether in self._run.tethers:
             tether.after_step(self._progress(moment))
         for watch in self._watching:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.errors import RunError
-from rosewood.protocol import stacked_norms
+from rosewood.tensors.shards import stacked_norms
 
 
 class SkippedSteps:

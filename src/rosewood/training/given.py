@@ -12,11 +12,11 @@ from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
 from transformers import DataCollatorWithPadding, TrainingArguments, default_data_collator
 
-from rosewood.data.alignment import SubstituteCollator
+from rosewood.dynamics.record import Watch
 from rosewood.errors import DataError, RunError
-from rosewood.model.predictions import IGNORED
-from rosewood.training.class_batches import LABEL_COLUMNS
-from rosewood.training.watch import Watch
+from rosewood.models.predictions import IGNORED
+from rosewood.training.sampling import LABEL_COLUMNS
+from rosewood.words.alignment import SubstituteCollator
 
 LOOKED_AT = 100  # examples, to see whether they are equally long
 TOKENIZE = 'data.map(lambda rows: tokenizer(rows["text"], truncation=True), batched=True)'
@@ -35,7 +35,7 @@ def check_given(given: Mapping[str, Any], watches: Any, max_skipped_steps: Any) 
         found.append(f"args: expected transformers.TrainingArguments, got {_kind(arguments)}")
     if not isinstance(watches, Sequence) or not all(isinstance(each, Watch) for each in watches):
         found.append(
-            f"watches: expected a list of watches such as DriftWatch('dynamics') of rosewood.training.watches.drift, "
+            f"watches: expected a list of watches such as DriftWatch('dynamics') of rosewood.dynamics.drift, "
             f"got {watches!r}"
         )
     if not isinstance(max_skipped_steps, int) or max_skipped_steps < 0:

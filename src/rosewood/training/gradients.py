@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from rosewood.processes import average_, completed
-from rosewood.protocol import Term, stacked_norms
-from rosewood.tensors.shards import gradients
+from rosewood.protocol import Term
+from rosewood.tensors.distributed import average_, completed
+from rosewood.tensors.shards import gradients, stacked_norms
 
 TOTAL = "total"
 

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.stats import entropy
 from transformers import TrainerCallback
 
-from rosewood.guessing import at_guessing
-from rosewood.intervals import wilson_interval
 from rosewood.recipe import Recipe
+from rosewood.results.guessing import at_guessing
+from rosewood.tensors.statistics import wilson_interval
 
 NEAR = 0.98
 """A loss above this share of that of guessing counts as that of guessing."""

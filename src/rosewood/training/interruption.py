@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from rosewood.processes import anywhere
+from rosewood.tensors.distributed import anywhere
 
 
 class Interrupted(BaseException):

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from huggingface_hub import metadata_load, try_to_load_from_cache
 
-from rosewood.data.models import resolve_model
 from rosewood.errors import RosewoodError, RunError
-from rosewood.model.on_disk import Outline, Shapes, encoder_shapes
+from rosewood.models.open import Outline, Shapes, encoder_shapes, resolve_model
 from rosewood.results import RunInfo
 
 

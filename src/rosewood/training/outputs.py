@@ -11,8 +11,8 @@ from torch import nn
 from transformers import PretrainedConfig
 
 from rosewood.errors import RunError
-from rosewood.model.on_disk import Outline
-from rosewood.scoring import matching_columns, output_names, unnamed
+from rosewood.models.open import Outline
+from rosewood.models.scoring import matching_columns, output_names, unnamed
 from rosewood.training.plan import Plan
 
 

@@ -11,10 +11,10 @@ from rich import get_console
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
-from rosewood.attacks.search.estimate import robust_accuracy
-from rosewood.data.lexicon import Lexicon
-from rosewood.protocol import Attack
+from rosewood.attacks.runner.api import robust_accuracy
+from rosewood.attacks.runner.attack import Attack
 from rosewood.training.guessing import guesses
+from rosewood.words.lexicon import Lexicon
 
 METRIC = "eval_robust_accuracy"
 ATTACKED = "eval_attacked_accuracy"

@@ -36,29 +36,29 @@ from transformers.trainer_utils import TrainOutput
 
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
-from rosewood.durable import staged, staged_path, write_whole
 from rosewood.errors import RunError
-from rosewood.locks import LOCK, clear, held
-from rosewood.processes import is_first
+from rosewood.models.lora import readme
+from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
+from rosewood.results.durable import staged, staged_path, write_whole
+from rosewood.results.invocation import typed_command
+from rosewood.results.locks import LOCK, clear, held
+from rosewood.tensors.distributed import is_first
 from rosewood.training.assembly import assembled
 from rosewood.training.border import SettingError, border, unchecked
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints
-from rosewood.training.full_disk import explained
 from rosewood.training.guessing import MAJORITY, guesses
 from rosewood.training.interruption import Interrupted, SaveAndStop
-from rosewood.training.lora import readme
 from rosewood.training.origin import origin_of
 from rosewood.training.outputs import in_order_of_outputs
 from rosewood.training.plan import DEFAULTS, Plan
-from rosewood.training.pretrained import outline_of
 from rosewood.training.progress import TrainingProgress
 from rosewood.training.robust_validation import ATTACKED, METRIC
+from rosewood.training.safe_load import refuse_links
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
-from rosewood.training.untrusted import refuse_links
-from rosewood.typed_command import typed_command
+from rosewood.training.write_errors import explained
 
 
 class Settled(NamedTuple):

@@ -10,17 +10,17 @@ from typing import Any
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
-from rosewood.attacks.search.campaign import MIN_CHANGEABLE
-from rosewood.attacks.search.prepare import choose_attack
-from rosewood.attacks.search.resources import Resources
-from rosewood.data.alignment import with_substitutes
-from rosewood.data.lexicon import Lexicon, lexicon_identity
-from rosewood.data.surface import Substituting
+from rosewood.attacks.runner.api import choose_attack
+from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.job import MIN_CHANGEABLE
 from rosewood.data.tasks import Task
-from rosewood.data.words import Words
 from rosewood.errors import RunError
 from rosewood.perturbations.synonym_hull import SynonymHull
 from rosewood.recipe import Recipe
+from rosewood.words.alignment import with_substitutes
+from rosewood.words.constraints import Substituting
+from rosewood.words.lexicon import Lexicon, lexicon_identity
+from rosewood.words.text import Words
 
 COUNTED = 1000
 """Texts whose words are counted to see whether the lexicon knows their language."""

@@ -19,16 +19,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import SequentialLR
 from transformers import Trainer, get_scheduler
 
-from rosewood.data.alignment import SUBSTITUTES, SubstituteCollator
+from rosewood.dynamics.record import Watch
 from rosewood.errors import RunError
-from rosewood.model.adapters import encoder
-from rosewood.model.attached import attach, detach
-from rosewood.model.on_disk import encoder_weights
-from rosewood.model.predictions import Predictions
-from rosewood.model.pretrained_part import values_in
-from rosewood.processes import average_
-from rosewood.protocol import Anchor, Batch, Call, Output
+from rosewood.models.adapters import encoder
+from rosewood.models.open import encoder_weights
+from rosewood.models.predictions import Predictions
+from rosewood.models.pretrained_part import attach, detach, values_in
+from rosewood.protocol import Anchor, Batch, Call, Output, Position
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.results.history import History
+from rosewood.tensors.distributed import average_
 from rosewood.tensors.shards import whole
 from rosewood.training.arguments import (
     check_class_weights,
@@ -44,14 +44,13 @@ from rosewood.training.arguments import (
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.class_weights import WeightedLoss
-from rosewood.training.engine import Engine, Moment
+from rosewood.training.engine import Engine
 from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.given import check_given, check_kind, check_training_data
-from rosewood.training.history import History
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.outputs import warn_of_other_labels
-from rosewood.training.train_sampler import train_sampler
-from rosewood.training.watch import Watch
+from rosewood.training.sampling import train_sampler
+from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
 
@@ -83,7 +82,7 @@ class RobustTrainer(CheckpointedTrainer):
 
     `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
     not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run. `watches` look on and
-    write down what they see, such as `rosewood.training.watches.drift.DriftWatch("dynamics")`. `class_weights`, one for
+    write down what they see, such as `rosewood.dynamics.drift.DriftWatch("dynamics")`. `class_weights`, one for
     each output, multiply the cross-entropy of the rows of that class. `pretrained` is what anchors tie the encoder to
     where the model was fine-tuned before: a model, its name, or the weights of its encoder. Without it they tie the
     encoder to the weights as they came.
@@ -269,10 +268,10 @@ class RobustTrainer(CheckpointedTrainer):
         *each, whole_step = [*counts.tolist(), total.item()]
         return StepSize(items, each, whole_step, examples)
 
-    def _moment(self, examples: int = 1, parts: float = 1) -> Moment:
+    def _moment(self, examples: int = 1, parts: float = 1) -> Position:
         epoch = int((self.state.epoch or 0.0) + 1e-9)
         accumulated = self.current_gradient_accumulation_steps
-        return Moment(self.state.global_step, epoch, self._micro_batch, accumulated, examples, parts)
+        return Position(self.state.global_step, epoch, self._micro_batch, accumulated, examples, parts)
 
     def _backward(self, loss: Tensor) -> None:
         # DeepSpeed would divide by the number of accumulated batches once more.

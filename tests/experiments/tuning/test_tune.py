@@ -18,7 +18,6 @@ import optuna
 import pytest
 from rich.console import Console
 
-from rosewood.data.lexicon import COUNTER_FITTED
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.tuning import study as studies
 from rosewood.experiments.tuning import trial as trials
@@ -30,6 +29,7 @@ from rosewood.experiments.tuning.trial import Trials
 from rosewood.recipe import load_recipe
 from rosewood.training import robust_validation, run
 from rosewood.training.progress import TrainingProgress
+from rosewood.words.lexicon import COUNTER_FITTED
 from tiny_tuning import SEARCH, Place
 
 OUTCOME = SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.7, attacked=True)

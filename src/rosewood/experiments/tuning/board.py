@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rosewood.experiments.tuning.outcome import Tried, best_of, tried
-from rosewood.guessing import MEANING, marked
+from rosewood.results.guessing import MEANING, marked
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rosewood.locks import held
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
+from rosewood.results.locks import held
 from rosewood.training.plan import Plan
 
 if TYPE_CHECKING:

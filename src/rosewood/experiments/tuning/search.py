@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rosewood import strict_yaml
+from rosewood.config import strict_yaml
 from rosewood.errors import ExperimentError, RecipeError, closest
 from rosewood.recipe import PARTS, SWITCHES, Recipe, load_recipe
 

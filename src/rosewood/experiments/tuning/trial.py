@@ -17,9 +17,9 @@ from transformers import TrainerCallback
 from rosewood.experiments.tuning.goal import Goal
 from rosewood.experiments.tuning.search import Space
 from rosewood.experiments.tuning.study import ERROR, SETTINGS, put_back
-from rosewood.locks import clear, held
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
+from rosewood.results.locks import clear, held
 from rosewood.training.guessing import guesses
 from rosewood.training.interruption import Interrupted
 from rosewood.training.plan import Plan

@@ -16,18 +16,17 @@ import yaml
 from rich import get_console
 from rich.console import Console
 
-from rosewood.data.file_identity import of_checkpoint
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
 from rosewood.experiments.tuning.board import Board
-from rosewood.experiments.tuning.goal import Goal
-from rosewood.experiments.tuning.held_out import held_out
+from rosewood.experiments.tuning.goal import Goal, held_out
 from rosewood.experiments.tuning.outcome import TASK, Tuning, save_outcome
 from rosewood.experiments.tuning.search import Space, space_of
-from rosewood.processes import together
+from rosewood.models.identity import of_checkpoint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
+from rosewood.tensors.distributed import together
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run, check_writable
 from rosewood.training.substitution import lexicon_sources

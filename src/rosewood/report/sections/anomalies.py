@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rosewood.figures.anomalies import anomalies, anomaly_scores
+from rosewood.report.figures.evaluation import anomalies, anomaly_scores
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.subject import Subject
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rosewood.attacks.search.table import CAPTION, COLUMNS, summary_cells
-from rosewood.evaluation.evaluated_runs import KeptAttack
-from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.made_attacks import Attacked, attacked
-from rosewood.figures.robust_accuracy import robust_accuracy
-from rosewood.guessing import MEANING, marked
+from rosewood.attacks.runner.report import CAPTION, COLUMNS, summary_cells
+from rosewood.comparison.attacks import Attacked, attacked
+from rosewood.comparison.runs import KeptAttack
+from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackedExample, AttackSummary
+from rosewood.results.grid import Grid
+from rosewood.results.guessing import MEANING, marked
 
 PLACE = 70
 TEXTS = 5

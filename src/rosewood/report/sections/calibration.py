@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rosewood.evaluation.layout import Grid
+from rosewood.comparison.table import percent
 from rosewood.evaluation.means import MEASURED
-from rosewood.evaluation.table import percent
-from rosewood.figures.calibration import calibration
-from rosewood.figures.reliability import reliability
+from rosewood.report.figures.calibration import calibration, reliability
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
+from rosewood.results.grid import Grid
 
 PLACE = 40
 

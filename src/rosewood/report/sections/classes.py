@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rosewood.evaluation.class_tables import classes_grid, confusion_grids
+from rosewood.comparison.by_class import classes_grid, confusion_grids
 from rosewood.report.parts import Part, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
 

@@ -6,10 +6,10 @@ import json
 import shlex
 from collections.abc import Iterator
 
-from rosewood.evaluation.layout import Grid
 from rosewood.report.parts import Listing, Part, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackReport, Evaluation, RunInfo, TestFile
+from rosewood.results.grid import Grid
 
 PLACE = 100
 CELL = "cell.json"

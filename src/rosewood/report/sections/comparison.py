@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rosewood.evaluation.comparison import compared
-from rosewood.evaluation.shared_tasks import SharedTasks, shared_tasks
-from rosewood.figures.perspectives import perspectives
+from rosewood.comparison.compare import compared
+from rosewood.comparison.runs import SharedTasks, shared_tasks
+from rosewood.report.figures.evaluation import perspectives
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.subject import Subject
 

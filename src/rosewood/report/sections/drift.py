@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rosewood.analysis.drift import read_drift
-from rosewood.analysis.dynamics_tables import drift_table
-from rosewood.figures.drift import drift_by_layer, drift_over_steps
+from rosewood.dynamics.drift import read_drift
+from rosewood.dynamics.record import SeenDrift
+from rosewood.dynamics.tables import drift_table
+from rosewood.report.figures.dynamics import drift_by_layer, drift_over_steps
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.subject import Subject
-from rosewood.watched import SeenDrift
 
 PLACE = 84
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rosewood.evaluation.layout import Grid
-from rosewood.evaluation.table import ACCURACY, with_interval
-from rosewood.figures.groups import groups
+from rosewood.comparison.table import ACCURACY, with_interval
+from rosewood.report.figures.evaluation import groups
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
+from rosewood.results.grid import Grid
 
 PLACE = 50
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rosewood.analysis.dynamics_tables import inconsistency_table
-from rosewood.analysis.inconsistency import read_inconsistency
-from rosewood.figures.inconsistency import inconsistency
+from rosewood.dynamics.inconsistency import read_inconsistency
+from rosewood.dynamics.record import SeenInconsistency
+from rosewood.dynamics.tables import inconsistency_table
+from rosewood.report.figures.dynamics import inconsistency
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.subject import Subject
-from rosewood.watched import SeenInconsistency
 
 PLACE = 86
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rosewood.analysis.sharpness_table import sharpness_table
-from rosewood.figures.landscape import contours_apart
+from rosewood.lab.landscape import sharpness_table
+from rosewood.report.figures.landscape import contours_apart
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.subject import Subject
 

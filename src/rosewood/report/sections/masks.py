@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rosewood.analysis.dynamics_tables import kept_table
-from rosewood.analysis.masks import kept_by_tensor, kept_shares
-from rosewood.figures.mask_heatmap import mask_heatmap
+from rosewood.dynamics.masks import kept_by_tensor, kept_shares
+from rosewood.dynamics.record import SeenMasks
+from rosewood.dynamics.tables import kept_table
+from rosewood.report.figures.dynamics import mask_heatmap
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.subject import ReportedRun, Subject
-from rosewood.watched import SeenMasks
 
 PLACE = 82
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rosewood.figures.noise_curves import noise_curves, noise_kinds
+from rosewood.report.figures.evaluation import noise_curves, noise_kinds
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.subject import Subject
 

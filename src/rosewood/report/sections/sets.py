@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rosewood.evaluation.means import MEASURED
-from rosewood.figures.sets import sets
+from rosewood.report.figures.evaluation import sets
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.subject import Subject
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rosewood.figures.training_curves import training_curves
+from rosewood.report.figures.dynamics import training_curves
 from rosewood.report.parts import Chart, Charts, Section
 from rosewood.report.subject import Subject
 

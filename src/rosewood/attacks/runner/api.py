@@ -1,0 +1,276 @@
+"""Attack a model from Python: choose the attack, find what it needs, check the data, carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datasets import ClassLabel, Dataset
+from rich.console import Console
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
+from rosewood.attacks.runner.execute import carry_out
+from rosewood.attacks.runner.job import MIN_CHANGEABLE, Campaign
+from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
+from rosewood.data.loading import fingerprint, load_split
+from rosewood.data.own import TEST, own_task
+from rosewood.data.tasks import Task
+from rosewood.errors import DataError, RunError, closest
+from rosewood.models.scoring import Scorer, label_columns, text_length
+from rosewood.recipe import build_component
+from rosewood.results import AttackResult, AttackSummary, TestFile
+from rosewood.tensors.distributed import is_first
+from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.trigram import Trigram
+
+if TYPE_CHECKING:
+    from rosewood.data.own import Rows
+
+
+def provisions(attack: Attack, task: Task, data_dir: str | Path | None = None, lexicon: str | None = None) -> Resources:
+    """The lexicon of that name, a language model of the training texts, an encoder: each only if needed."""
+    needed = attack.needs()
+    words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
+    speaker = None
+    if "language_model" in needed:
+        if "train" not in task.splits:
+            raise RunError(
+                f"the attack {attack.name} learns a language model from training texts, and {task.name} has none: "
+                "attack a run, name the task of the checkpoint with --task, or choose another attack"
+            )
+        texts = load_split(task, "train", data_dir)
+        with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):
+            speaker = Trigram.fit(text for field in task.text for text in texts[field])
+    return Resources(words, speaker, encoder=SentenceEncoder.load() if "encoder" in needed else None)
+
+
+FOREIGN = "textattack:"
+
+
+def choose_attack(name: str, settings: Mapping[str, Any] | None = None) -> Attack:
+    """An attack of Rosewood by its name, or a recipe of TextAttack as textattack:RECIPE."""
+    if name.startswith(FOREIGN):
+        if settings:
+            raise RunError(f"{name} has no settings here, got {', '.join(settings)}: recipes of TextAttack are fixed")
+        return TextAttackRecipe(name.removeprefix(FOREIGN))
+    chosen = build_component("attack", name, settings)
+    assert isinstance(chosen, Attack)
+    return chosen
+
+
+def attackable(
+    data: Rows | str | Path,
+    config: PretrainedConfig,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Dataset:
+    """Data of whatever form as `load_split` gives them; what has that form already stays as it is."""
+    if isinstance(data, Dataset) and not text_columns and label_column is None and _is_prepared(data):
+        return data
+    return load_split(own_task(data, config, text_columns, label_column), TEST)
+
+
+def file_of(data: object, rows: Dataset, label_column: str | None) -> TestFile | None:
+    """Where rows came from, if from a file of the user's own."""
+    if not isinstance(data, str | Path):
+        return None
+    texts = rows.column_names[: rows.column_names.index("label")]
+    return TestFile(file=str(Path(data).resolve()), text_columns=texts, label_column=label_column)
+
+
+def _is_prepared(data: Dataset) -> bool:
+    names = data.column_names
+    if "label" not in names or names.index("label") not in (1, 2):
+        return False
+    feature, texts = data.features["label"], names[: names.index("label")]
+    if isinstance(feature, ClassLabel):
+        return True
+    is_number = str(getattr(feature, "dtype", "")).startswith(("int", "uint", "null"))
+    return is_number and ("text" not in names or texts == ["text"])
+
+
+def prepare(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Dataset,
+    attack: Attack,
+    resources: Resources,
+    field: str | None = None,
+    *,
+    seed: int = 0,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    max_queries: int | None = None,
+    max_seconds: float | None = None,
+    min_changeable: float = MIN_CHANGEABLE,
+    task: str | None = None,
+    split: str | None = None,
+    test_file: TestFile | None = None,
+) -> Campaign:
+    """A campaign that will not fail for a reason that could have been known."""
+    if not isinstance(attack, Attack):
+        raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
+    if getattr(model.config, "problem_type", None) == "multi_label_classification":
+        raise RunError("the model is for several labels a text, and attacks need one label a text")
+    max_length = max_length or text_length(model, tokenizer)
+    scorer = Scorer(model, tokenizer, max_length, batch_size)
+    fields, columns = _checked(data, scorer)
+    field = fields[-1] if field is None else field
+    problems = attack.lacks(resources)
+    if field not in fields:
+        problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
+    if max_queries is not None and max_queries < 1:
+        problems.append(f"max_queries must be at least 1, got {max_queries}")
+    if max_seconds is not None and not 0 < max_seconds < inf:
+        problems.append(f"max_seconds must be a number above 0, got {max_seconds}")
+    if not 0 <= min_changeable <= 1:
+        problems.append(f"min_changeable is a share from 0 to 1, got {min_changeable}")
+    if problems:
+        raise RunError("\n".join(problems))
+    kind = TextAttackCampaign if isinstance(attack, TextAttackRecipe) else Campaign
+    return kind(
+        model,
+        tokenizer,
+        attack,
+        resources,
+        texts=[dict(zip(fields, texts, strict=True)) for texts in zip(*(data[f][:] for f in fields), strict=True)],
+        labels=data["label"][:],
+        columns=columns,
+        field=field,
+        data=fingerprint(data),
+        seed=seed,
+        batch_size=batch_size,
+        max_length=max_length,
+        max_queries=max_queries,
+        max_seconds=max_seconds,
+        min_changeable=min_changeable,
+        task=task,
+        split=split,
+        test_file=test_file,
+    )
+
+
+def _checked(data: Dataset, scorer: Scorer) -> tuple[list[str], list[int]]:
+    """The text fields, and the model's outputs in the order of the labels."""
+    names = data.column_names
+    if "label" not in names or names.index("label") not in (1, 2):
+        raise DataError(
+            f"an attack needs one or two columns of text and then `label`, as load_split gives; got {', '.join(names)}"
+        )
+    if len(data) == 0:
+        raise DataError("there is nothing to attack: the data have no rows.")
+    if scorer.classes < 2:
+        raise RunError("the model has a single output; attacks need a classifier of two classes or more.")
+    feature = data.features["label"]
+    columns = list(range(scorer.classes))
+    if isinstance(feature, ClassLabel):
+        columns = label_columns(scorer.model.config, feature.names)
+    labels = data["label"][:]
+    bad = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(columns)]
+    if bad:
+        raise DataError(f"expected labels from 0 to {len(columns) - 1}, got {bad[0]!r}.")
+    fields = names[: names.index("label")]
+    for field in fields:
+        for row, text in enumerate(data[field]):
+            if not isinstance(text, str):
+                raise DataError(f"`{field}` must hold texts; row {row} is {text!r}.")
+    return fields, columns
+
+
+def attack(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Rows | str | Path,
+    attack: str | Attack,
+    *,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    lexicon: Lexicon | None = None,
+    language_model: LanguageModel | None = None,
+    tagger: Tagger | None = None,
+    encoder: Encoder | None = None,
+    field: str | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    max_queries: int | None = None,
+    max_seconds: float | None = None,
+    min_changeable: float = MIN_CHANGEABLE,
+    folder: str | Path | None = None,
+    jobs: int = 1,
+    progress: bool = True,
+) -> AttackResult:
+    """Change words of one text of each example until the model is wrong, and say how often that works.
+
+    `data` are rows with texts and labels: a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a
+    CSV, TSV, JSON Lines or Parquet file. Labels are names of the model's outputs or their numbers; `text_columns` and
+    `label_column` name the columns where they are not `text` and `label` or `labels`. `attack` is a name (its settings
+    are then the default ones) or an attack with settings. `field` is the text to change, by default the last one: the
+    hypothesis of a pair.
+
+    Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
+    size, order and number of examples change nothing but, rarely, the choice between scores that are nearly equal.
+    `max_queries` bounds the texts scored for one example; a question that would exceed it is not asked.
+    After `max_seconds` the attack stops: as examples are taken in random order, those begun are a fair sample, and
+    the summary bounds what the unfinished ones could change. That makes it a quick estimate for model selection.
+
+    A lexicon knows no words of another language, and nothing breaks there. Where less than the share `min_changeable`
+    of the words could be changed, `summary.attacked` is false, and tables say "not attacked" in place of a figure.
+
+    With a `folder` the attack survives a crash: the same call goes on where it ended, and leaves the same
+    `examples.jsonl` as if nothing had happened. `jobs` processes share the examples on the CPUs of this machine;
+    those of a torch.distributed program share them too, if all make the call, and all get the whole result.
+    """
+    rows = attackable(data, model.config, text_columns, label_column)
+    campaign = prepare(
+        model,
+        tokenizer,
+        rows,
+        choose_attack(attack) if isinstance(attack, str) else attack,
+        Resources(lexicon, language_model, tagger, encoder),
+        field,
+        seed=seed,
+        batch_size=batch_size,
+        max_length=max_length,
+        max_queries=max_queries,
+        max_seconds=max_seconds,
+        min_changeable=min_changeable,
+        test_file=file_of(data, rows, label_column),
+    )
+    return carry_out(campaign, None if folder is None else Path(folder), jobs, progress)
+
+
+_attack = attack  # `robust_accuracy` has an argument of that name
+
+
+def robust_accuracy(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Rows | str | Path,
+    attack: str | Attack = "typos",
+    *,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    examples: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> AttackSummary:
+    """A quick estimate, to choose between models or checkpoints: attack a few examples, or for a few seconds.
+
+    The data are those of `attack`: rows in memory, or a file. At most `examples` are taken, at random, the same ones
+    for every model under one seed. When time is up, the true figure for the examples that were begun lies between
+    `robust_accuracy` and `robust_accuracy_at_most`, and `robust_interval` goes from the low end of the one's 95 %
+    interval to the high end of the other's. Other settings are those of `attack`.
+    """
+    if examples is not None and examples < 1:
+        raise RunError(f"examples must be at least 1, got {examples}")
+    rows = attackable(data, model.config, text_columns, label_column)
+    if examples is not None and examples < len(rows):
+        rows = rows.shuffle(seed=seed).select(range(examples))
+    return _attack(model, tokenizer, rows, attack, seed=seed, max_seconds=seconds, **settings).summary

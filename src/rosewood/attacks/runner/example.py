@@ -1,0 +1,202 @@
+"""What an attack may consult beside the model: things that are no settings, because they are not plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.scores import Floats, Scale, Scores, highest_first
+from rosewood.models.scoring import Row
+from rosewood.results import AttackedExample, AttackStatus, ChangedWord
+from rosewood.words.constraints import Encoder, LanguageModel, Tagger
+from rosewood.words.lexicon import Lexicon
+from rosewood.words.text import Words, replaced
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Everything an attack was given."""
+
+    lexicon: Lexicon | None = None
+    language_model: LanguageModel | None = None
+    tagger: Tagger | None = None
+    encoder: Encoder | None = None
+
+
+Candidate = tuple[str, ...]
+"""A word for each word of the text; an empty one is left out."""
+
+
+class Question(NamedTuple):
+    """Candidates to score. Moves are results the attack stands by: the first that the model gets wrong ends it."""
+
+    candidates: Sequence[Candidate]
+    moves: bool = False
+
+
+def probe(candidates: Sequence[Candidate]) -> Question:
+    """Ask only; a wrong answer of the model ends nothing (a word was left out, say, to see what it is worth)."""
+    return Question(candidates)
+
+
+def move(candidates: Sequence[Candidate]) -> Question:
+    """Ask whether one of these, best first, is a success."""
+    return Question(candidates, moves=True)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One correctly classified example, as an attack sees it."""
+
+    text: Words
+    label: int
+    clean: Scores  # of the text as it is: one candidate
+    resources: Resources
+    rng: np.random.Generator  # depends on the seed and the texts alone
+
+    @property
+    def words(self) -> Candidate:
+        """The words that reach the model: what truncation cuts off is not worth a query."""
+        return self.text.words
+
+
+Search = Generator[Question, Scores, None]
+
+
+def by_importance(target: Target) -> Generator[Question, Scores, NDArray[np.int64]]:
+    """The places of all words, the most important first.
+
+    A word is worth what the margin loses when the word is left out. With probabilities it is Jin et al. 2020, eq. 2:
+    what the right class loses and, where the prediction flips, what the new class gains. The margin has the new class
+    in it already; for two classes the order is the same.
+    """
+    words, clean = target.words, target.clean
+    scores = yield probe([replaced(words, at, "") for at in range(len(words))])
+    if scores.measure != "probability":
+        return highest_first(clean.values[0] - scores.values, scores.near)
+    gained = (scores.probabilities - clean.probabilities)[np.arange(len(words)), scores.predictions]
+    worth = clean.chances[0] - scores.chances + np.where(scores.wrong, gained, 0.0)
+    return highest_first(worth, scores.near)
+
+
+# Words kept in memory for an example: all candidates of a search on sentences, about 40 MB at worst on documents.
+REMEMBERED_WORDS = 2_000_000
+
+
+class Attempt:
+    """An attack on one example. `questions` yields texts that the model must score and gets their logits."""
+
+    def __init__(
+        self,
+        attack: Attack,
+        row: int,
+        texts: dict[str, str],
+        field: str,
+        words: Words,
+        label: int,
+        resources: Resources,
+        seed: int,
+        max_queries: int | None,
+    ) -> None:
+        self.row = row
+        self.queries = 0
+        self._attack = attack
+        self._texts = texts
+        self._field = field
+        self._words = words
+        self._label = label
+        self._resources = resources
+        self._seed = seed
+        self._max_queries = max_queries
+        self._memory: dict[Candidate, tuple[float, ...]] = {}
+        self._scale = Scale(attack.measure(), label)
+        self._clean = Scores(np.zeros((0, 2)), label)
+        self._broken_by: tuple[Candidate, Scores] | None = None
+
+    def questions(self) -> Generator[list[Row], Sequence[tuple[float, ...]], AttackStatus]:
+        """The protocol of every attack; the subclass of `Attack` writes only the search."""
+        self._clean = yield from self._ask(Question([self._words.words]))
+        if self._clean.wrong[0]:
+            return "wrong"
+        target = Target(self._words, self._label, self._clean, self._resources, generator(self._seed, self._texts))
+        search = self._attack.search(target)
+        question = next(search, None)
+        while question is not None:
+            if self._too_many(question):
+                return "out_of_queries"
+            scores = yield from self._ask(question)
+            if question.moves and scores.wrong.any():
+                first = int(np.argmax(scores.wrong))
+                self._broken_by = question.candidates[first], Scores(scores.logits[[first]], self._label)
+                return "broken"
+            try:
+                question = search.send(scores)
+            except StopIteration:
+                question = None
+        return "robust"
+
+    def record(self, status: AttackStatus) -> AttackedExample:
+        """What there is to say once it is over, or was cut off."""
+        shared = {
+            "row": self.row,
+            "status": status,
+            "label": self._label,
+            "texts": self._texts,
+            "prediction": int(self._clean.predictions[0]),
+            "probabilities": self._clean.probabilities[0].tolist(),
+            "words": len(self._words.words),
+            "changeable": self._attack.changeable(self._words.words, self._resources),
+            "queries": self.queries,
+        }
+        if self._broken_by is None:
+            return AttackedExample(**shared)
+        candidate, after = self._broken_by
+        pairs = zip(self._words.words, candidate, strict=True)
+        return AttackedExample(
+            **shared,
+            adversarial=self._words.join(candidate),
+            adversarial_prediction=int(after.predictions[0]),
+            adversarial_probabilities=after.probabilities[0].tolist(),
+            changes=[ChangedWord(position=i, before=a, after=b) for i, (a, b) in enumerate(pairs) if a != b],
+            aligned=self._words.aligned(candidate),
+        )
+
+    def _missing(self, question: Question) -> list[Candidate]:
+        memory = self._memory
+        return [candidate for candidate in dict.fromkeys(question.candidates) if candidate not in memory]
+
+    def _too_many(self, question: Question) -> bool:
+        if self._max_queries is None:
+            return False
+        return self.queries + len(self._missing(question)) > self._max_queries
+
+    def _ask(self, question: Question) -> Generator[list[Row], Sequence[tuple[float, ...]], Scores]:
+        missing = self._missing(question)
+        answers = dict(zip(missing, (yield [self._row(each) for each in missing]), strict=True)) if missing else {}
+        self.queries += len(missing)
+        memory = self._memory
+        memory |= answers
+        found: Floats = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
+        while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
+            del memory[next(iter(memory))]
+        return self._scale.scores(found)
+
+    def _row(self, candidate: Candidate) -> Row:
+        texts = self._texts | {self._field: self._words.join(candidate)}
+        return tuple(texts.values())
+
+
+def generator(seed: int, texts: dict[str, str]) -> np.random.Generator:
+    """Random numbers that depend on the seed and the texts alone, not on the order or the number of examples."""
+    return np.random.default_rng(key(seed, texts))
+
+
+def key(seed: int, texts: dict[str, str]) -> int:
+    """A number that stands for an example under a seed."""
+    return int.from_bytes(sha256(repr((seed, *texts.values())).encode()).digest()[:16], "little")

@@ -1,0 +1,176 @@
+"""Runs many attempts at once, so that the model always works on full batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Attempt, Resources, key
+from rosewood.attacks.runner.scores import Floats
+from rosewood.models import identity
+from rosewood.models.identity import of_model
+from rosewood.models.modes import evaluating
+from rosewood.models.scoring import Row, Scorer
+from rosewood.results import AttackedExample, AttackStatus, TestFile
+from rosewood.words.text import Words
+
+# Enough pending texts to sort by length, few enough that the first examples are done early.
+BATCHES_AHEAD = 16
+
+
+@dataclass
+class _Active:
+    attempt: Attempt
+    questions: Generator[list[Row], Sequence[tuple[float, ...]], AttackStatus]
+    pending: list[Row]
+
+
+def run(
+    attempts: Iterable[Attempt], scorer: Scorer, columns: Sequence[int], deadline: float | None = None
+) -> Iterator[AttackedExample]:
+    """Records of the attempts in the order in which they end.
+
+    New attempts begin whenever the pending questions do not fill the batches ahead. `columns` are the model's outputs
+    in the order of the labels. After the deadline (of time.monotonic) attempts under way end as out of time; those
+    whose own text was not even scored, and those not begun, give no record.
+    """
+    if deadline is not None and time.monotonic() > deadline:
+        return
+    waiting = iter(attempts)
+    active: list[_Active] = []
+    while True:
+        room = BATCHES_AHEAD * scorer.batch_size - sum(len(each.pending) for each in active)
+        while room > 0 and (attempt := next(waiting, None)) is not None:
+            questions = attempt.questions()
+            active.append(_Active(attempt, questions, next(questions)))
+            room -= scorer.batch_size  # it asks for one text now, and for many next
+        if not active:
+            return
+        logits = _score([row for each in active for row in each.pending], scorer, columns, deadline)
+        if logits is None:
+            yield from (each.attempt.record("out_of_time") for each in active if each.attempt.queries)
+            return
+        answers = iter(map(tuple, logits.tolist()))
+        for each in active:
+            try:
+                each.pending = each.questions.send([next(answers) for _ in each.pending])
+            except StopIteration as end:
+                each.pending = []
+                yield each.attempt.record(end.value)
+        active = [each for each in active if each.pending]
+
+
+def _score(rows: list[Row], scorer: Scorer, columns: Sequence[int], deadline: float | None) -> Floats | None:
+    logits = np.empty((len(rows), scorer.classes))
+    for batch in scorer.batches(rows):
+        logits[batch.rows] = batch.logits
+        if deadline is not None and time.monotonic() > deadline:
+            return None
+    return logits[:, columns]
+
+
+# Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
+# rounded to five decimals; 2: margins.
+SEARCHES = 2
+# Of the words of a text in a language that the lexicon does not know, some are spelt like words that it does know.
+MIN_CHANGEABLE = 0.1
+# Examples that are under way when time is up widen the bounds.
+TOGETHER_IN_A_HURRY = 8
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is attacked, and how; it can be sent to another process.
+
+    A block is a few examples that run together. Its outcome depends on nothing outside it, down to the last bit on
+    the same machine, so blocks can be run in any order, in any process, today or after a crash.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    attack: Attack
+    resources: Resources
+    texts: list[dict[str, str]]  # of each example: field -> text
+    labels: list[int]
+    columns: list[int]  # the model's outputs in the order of the labels
+    field: str
+    data: str  # fingerprint
+    seed: int = 0
+    batch_size: int = 64
+    max_length: int = 128
+    max_queries: int | None = None
+    max_seconds: float | None = None
+    min_changeable: float = MIN_CHANGEABLE
+    task: str | None = None
+    split: str | None = None
+    test_file: TestFile | None = None
+
+    @cached_property
+    def blocks(self) -> list[list[int]]:
+        """The rows of each block, in an order that is random but for the seed."""
+        order = sorted(range(len(self.texts)), key=lambda row: (key(self.seed, self.texts[row]), row))
+        size = self.attack.examples_together
+        if self.max_seconds is not None:
+            size = min(size, TOGETHER_IN_A_HURRY)
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it beside the figures."""
+        return {
+            "task": self.task,
+            "split": self.split,
+            "data": self.data,
+            "attack": self.attack.name,
+            "searches": SEARCHES,
+            "settings": self.attack.settings(),
+            "lexicon": identity.of_resource(self.resources.lexicon),
+            "language_model": identity.of_resource(self.resources.language_model),
+            "encoder": identity.of_resource(self.resources.encoder),
+            "field": self.field,
+            "seed": self.seed,
+            "max_length": self.max_length,
+            "max_queries": self.max_queries,
+            "max_seconds": self.max_seconds,
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
+        model = of_model(self.model, self.tokenizer)
+        tagger = identity.of_resource(self.resources.tagger)
+        return sha256(json.dumps([self.facts, tagger, model]).encode()).hexdigest()[:16]
+
+    def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
+        """What becomes of some examples that run together, in the order in which they end."""
+        scorer = Scorer(self.model, self.tokenizer, self.max_length, self.batch_size)
+        with evaluating(self.model):
+            for example in run(self._attempts(rows, scorer), scorer, self.columns, deadline):
+                yield self._compared(example)
+
+    def _attempts(self, rows: Sequence[int], scorer: Scorer) -> Iterator[Attempt]:
+        for row in rows:
+            texts = self.texts[row]
+            end = scorer.visible(tuple(texts.values()), list(texts).index(self.field))
+            words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
+            yield Attempt(
+                self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.seed,
+                self.max_queries,
+            )  # fmt: skip
+
+    def _compared(self, example: AttackedExample) -> AttackedExample:
+        """With the similarity of the two texts, where both and an encoder are there."""
+        if example.adversarial is None or self.resources.encoder is None:
+            return example
+        vectors = np.asarray(self.resources.encoder([example.texts[self.field], example.adversarial]), dtype=np.float64)
+        before, after = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return example.model_copy(update={"similarity": float(before @ after)})

@@ -1,0 +1,140 @@
+"""The figures of an attack, from the records of its examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from rich.text import Text
+
+from rosewood.results import AttackedExample, AttackReport, AttackSummary
+from rosewood.results.guessing import majority_share
+from rosewood.tensors.statistics import wilson_interval
+
+
+def summarize(examples: Sequence[AttackedExample], left_out: int = 0, min_changeable: float = 0.0) -> AttackSummary:
+    """Count and average; `left_out` examples were never begun."""
+    counts = Counter(example.status for example in examples)
+    total, broken = len(examples), counts["broken"]
+    unbroken = counts["robust"] + counts["out_of_queries"]
+    attacked = [example for example in examples if example.status != "wrong"]
+    shares = [len(example.changes) / example.words for example in examples if example.status == "broken"]
+    words = [(example.changeable, example.words) for example in attacked if example.changeable is not None]
+    similarities = [example.similarity for example in examples if example.similarity is not None]
+    return AttackSummary(
+        examples=total,
+        left_out=left_out,
+        counts=dict(counts),
+        clean_accuracy=len(attacked) / total,
+        clean_interval=wilson_interval(len(attacked), total),
+        majority=majority_share(example.label for example in examples),
+        robust_accuracy=unbroken / total,
+        robust_accuracy_at_most=(unbroken + counts["out_of_time"]) / total,
+        robust_interval=(
+            wilson_interval(unbroken, total)[0],
+            wilson_interval(unbroken + counts["out_of_time"], total)[1],
+        ),
+        success_rate=broken / (broken + unbroken) if broken + unbroken else None,
+        changed_words=fmean(shares) if shares else None,
+        changeable_words=sum(some for some, _ in words) / max(1, sum(all_ for _, all_ in words)) if words else None,
+        min_changeable=min_changeable,
+        similarity=fmean(similarities) if similarities else None,
+        mean_queries=fmean(example.queries for example in attacked) if attacked else None,
+    )
+
+
+COLUMNS = ("n", "clean", "robust", "broken", "words", "cosine", "queries")
+CAPTION = (
+    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
+    "words that changed, of so many % that the attack could change in all examples that were right; cosine of the "
+    "sentence vectors to the original. Queries: mean per attacked example."
+)
+NOT_ATTACKED = "not attacked"
+
+
+def caption_of(reports: Iterable[AttackReport]) -> str:
+    """What the columns mean, and after how many tokens texts were cut."""
+    lengths = dict.fromkeys(str(report.max_length) for report in reports)
+    return f"{CAPTION} Texts are cut after {' or '.join(lengths)} tokens."
+
+
+def title_of(report: AttackReport) -> str:
+    """The attack and what it was on."""
+    return f"{name_of(report)} on {place_of(report)}"
+
+
+def name_of(report: AttackReport) -> str:
+    """The attack, as `--attack` takes it."""
+    return ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+
+
+def place_of(report: AttackReport) -> str:
+    """What was attacked."""
+    return " ".join(filter(None, [report.task, report.split])) or "the data"
+
+
+def summary_cells(summary: AttackSummary) -> list[str]:
+    """The figures of an attack, a text for each of the columns."""
+    return [
+        str(summary.examples),
+        _accuracy(summary.clean_accuracy, summary.clean_accuracy, summary.clean_interval),
+        _accuracy(summary.robust_accuracy, summary.robust_accuracy_at_most, summary.robust_interval)
+        if summary.attacked
+        else "\n".join(NOT_ATTACKED.split()),
+        _percent(summary.success_rate) if summary.attacked else "-",
+        _words(summary),
+        "-" if summary.similarity is None else f"{summary.similarity:.2f}",
+        "-" if summary.mean_queries is None else f"{summary.mean_queries:.0f}",
+    ]
+
+
+def warning_of(report: AttackReport) -> str | None:
+    """Why the figures say nothing about robustness; None if they do."""
+    summary = report.summary
+    if summary.attacked:
+        return None
+    what = f"the lexicon {report.lexicon_name or ''}".rstrip() if report.lexicon else report.attack
+    return (
+        f"Not attacked: {what} could change only {100 * (summary.changeable_words or 0):.1f} % of the words, less than "
+        f"{100 * summary.min_changeable:g} %, so unbroken examples say nothing about the model. Are the texts in "
+        "another language? Give a lexicon of it (a JSON file, or a folder with a wordnet in WN-LMF), or take typos."
+    )
+
+
+def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:
+    value = f"{100 * low:.1f}" if low == high else f"{100 * low:.1f}-{100 * high:.1f}"
+    return f"{value}\n({100 * interval[0]:.0f}-{100 * interval[1]:.0f})"
+
+
+def _words(summary: AttackSummary) -> str:
+    changed = _percent(summary.changed_words)
+    return changed if summary.changeable_words is None else f"{changed}\nof {100 * summary.changeable_words:.0f}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def diff(example: AttackedExample, labels: Sequence[str]) -> Text:
+    """A broken example: changed words struck out in red, what stands there now in green; readable without colours."""
+    assert example.adversarial_prediction is not None and example.adversarial_probabilities is not None
+    right, wrong = example.label, example.adversarial_prediction
+    text = Text(
+        f"row {example.row}, {example.queries} queries: {_plain(labels[right])} {example.probabilities[right]:.0%} "
+        f"-> {_plain(labels[wrong])} {example.adversarial_probabilities[wrong]:.0%}\n",
+        style="dim",
+    )
+    text = Text.assemble(text)
+    for before, after in example.aligned:
+        if before == after:
+            text.append(_plain(before))
+        else:
+            text.append("[").append(_plain(before), "red strike").append(" -> ").append(_plain(after), "green")
+            text.append("]")
+    return text
+
+
+def _plain(text: str) -> str:
+    """Without the signs that a terminal obeys."""
+    return "".join(sign if sign.isprintable() else " " if sign.isspace() else "�" for sign in text)

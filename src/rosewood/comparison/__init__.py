@@ -1,0 +1,1 @@
+"""Many models: figures by method, statistical tests, and tables."""

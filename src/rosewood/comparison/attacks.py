@@ -1,0 +1,113 @@
+"""The attacks that were made on evaluated runs: those that `rosewood attack` kept, and those of their evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rosewood.attacks.runner.report import COLUMNS, caption_of, name_of, place_of, summary_cells, title_of
+from rosewood.comparison.runs import (
+    Conditions,
+    EvaluatedRun,
+    KeptAttack,
+    conditions_of,
+    conditions_of_live,
+    identity_of,
+    told_apart,
+)
+from rosewood.results import AttackReport, AttackSummary, Evaluation
+from rosewood.results.grid import Grid
+from rosewood.results.guessing import MEANING, guesses_before, is_guessing, marked
+
+UNDER = "under "
+"""How the columns of attacks begin."""
+
+
+class Attacked(NamedTuple):
+    """A run under an attack; attacks of equal title met different models alike, with the same texts."""
+
+    name: str
+    place: str
+    conditions: Conditions
+    run: EvaluatedRun
+    summary: AttackSummary
+    of: str
+    """What was attacked, as the columns of a table call it."""
+    kept: KeptAttack | None = None
+    """Its folder and examples, where they were kept."""
+    apart: str = ""
+    """What tells it from other attacks of this name on this place, which are numbered then."""
+
+    @property
+    def title(self) -> str:
+        """The number stands before the place, which charts may cut off."""
+        return f"{self.name} on {self.place}"
+
+    @property
+    def column(self) -> str:
+        """The column of its robust accuracy in a table of methods."""
+        return f"{UNDER}{self.name}\n{self.of}"
+
+    @property
+    def identity(self) -> str:
+        """Equal for attacks that compare."""
+        return identity_of(self.conditions)
+
+    @property
+    def guessing(self) -> bool:
+        """Whether the model is at guessing, by its evaluation or before the attack."""
+        return is_guessing(self.run.evaluation) or guesses_before(self.summary)
+
+
+def attacked(runs: Sequence[EvaluatedRun]) -> list[Attacked]:
+    """All attacks on the runs, those of one title together."""
+    by_name: dict[tuple[str, str], dict[str, list[Attacked]]] = {}
+    names: dict[str, tuple[str, str]] = {}
+    for each in _made(runs):
+        name = names.setdefault(each.identity, (each.name, each.place))
+        by_name.setdefault(name, {}).setdefault(each.identity, []).append(each)
+    return [
+        each._replace(name=f"{name} ({number})" if words else name, apart=words)
+        for (name, _), same in by_name.items()
+        for number, (words, alike) in enumerate(_apart(list(same.values())), start=1)
+        for each in alike
+    ]
+
+
+def attacked_grid(reports: Mapping[str, AttackReport]) -> Grid:
+    """One attack on some models, a row for each."""
+    guessing = {model: guesses_before(report.summary) for model, report in reports.items()}
+    rows = [[marked(model, guessing[model]), *summary_cells(report.summary)] for model, report in reports.items()]
+    caption = caption_of(reports.values()) + (f" {MEANING}" if any(guessing.values()) else "")
+    return Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows, caption)
+
+
+def is_of_a_task(evaluation: Evaluation) -> bool:
+    """Whether it is of one task of a suite over several, whose columns must differ."""
+    return evaluation.suite is not None and evaluation.task != evaluation.suite
+
+
+def _apart(several: Sequence[list[Attacked]]) -> Iterator[tuple[str, list[Attacked]]]:
+    return zip(told_apart([alike[0].conditions for alike in several]), several, strict=True)
+
+
+def _made(runs: Sequence[EvaluatedRun]) -> Iterator[Attacked]:
+    """Those that were kept, and those that an evaluation made."""
+    for run in runs:
+        evaluation = run.evaluation
+        for kept in run.attacks:
+            report = kept.report
+            # Experiments record an attack twice: in its folder, and in the evaluation under its label.
+            lives = [live for live in evaluation.attacks if live.summary == report.summary]
+            live = lives[0] if len(lives) == 1 else None
+            name, place = live.attack if live else name_of(report), place_of(report)
+            of = place if live is None else _of(evaluation, live.of)
+            yield Attacked(name, place, conditions_of(report), run, report.summary, of, kept)
+        for live in evaluation.attacks:
+            if all(live.summary != kept.report.summary for kept in run.attacks):
+                of, conditions = _of(evaluation, live.of), conditions_of_live(live, evaluation)
+                yield Attacked(live.attack, live.of, conditions, run, live.summary, of)
+
+
+def _of(evaluation: Evaluation, name: str) -> str:
+    return evaluation.task if is_of_a_task(evaluation) else name

@@ -1,0 +1,401 @@
+"""Recipes against each other in tables: over seeds, beside published figures, and on the same examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rosewood.comparison.attacks import Attacked, attacked
+from rosewood.comparison.methods import (
+    SUMMARIES,
+    WORST_GROUP,
+    Figure,
+    Figures,
+    bounds_of,
+    figures_by_method,
+    is_summarised,
+    over_seeds,
+    untested_over_seeds,
+)
+from rosewood.comparison.roast_summary import RANK, improvements, ranks
+from rosewood.comparison.runs import (
+    AT_GUESSING,
+    EVERYTHING,
+    NO_ATTACK,
+    EvaluatedRun,
+    Untested,
+    by_method,
+    shared_tasks,
+    told,
+)
+from rosewood.comparison.statistics import (
+    PairedBootstrap,
+    holm,
+    mcnemar,
+    mean_and_deviation,
+    paired_bootstrap,
+    seed_interval,
+)
+from rosewood.comparison.table import MEANS, WORST, half_width, percent
+from rosewood.errors import DataError, RunError, closest
+from rosewood.evaluation.files import correct_by_set
+from rosewood.evaluation.means import ROLES
+from rosewood.results import Evaluation
+from rosewood.results.grid import Grid
+from rosewood.results.guessing import MARK, MEANING, is_guessing
+
+LEVEL = 0.05
+
+Published = Mapping[str, Mapping[str, float | None]]
+"""Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
+
+
+def compared(
+    runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
+) -> list[Grid]:
+    """The table of methods, perhaps beside published figures; with a baseline, also differences on equal examples.
+
+    What was not tested, and why, is said below the tables.
+    """
+    first = tested_table(runs, baseline, published)
+    if baseline is None:
+        return [first]
+    methods = by_method(runs)
+    tests = paired_tests(methods, baseline)
+    missing = told(tests.untested, [method for method in methods if method != baseline])
+    if tests.differences:
+        return [first, _with(_paired(tests, baseline), missing)]
+    return [first if judged_over_seeds(methods) else _with(first, missing)]
+
+
+def tested_table(runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None) -> Grid:
+    """The table of methods, and what of it was not tested over seeds, where there are several."""
+    table, methods = methods_table(runs, baseline, published), by_method(runs)
+    if baseline is None or not judged_over_seeds(methods):
+        return table
+    untested = untested_over_seeds(figures_by_method(methods), baseline)
+    return _with(table, told(untested, [method for method in methods if method != baseline]))
+
+
+def _with(grid: Grid, remark: str) -> Grid:
+    return replace(grid, caption=f"{grid.caption} {remark}".strip())
+
+
+def judged_over_seeds(methods: Mapping[str, Sequence[EvaluatedRun]]) -> bool:
+    """Whether some method has several runs on a task; single runs are judged on the same examples."""
+    return any(len(runs) > len({run.evaluation.task for run in runs}) for runs in methods.values())
+
+
+def methods_table(
+    runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
+) -> Grid:
+    """One row a method: its figures over seeds, marked where they are better than the baseline's."""
+    methods = by_method(runs)
+    check_baseline(baseline, methods)
+    return _methods(methods, baseline, published or {})
+
+
+def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
+    """How sure the means of the table of methods are: their 95 % intervals, of methods with several seeds."""
+    methods = by_method(runs)
+    values = figures_by_method(methods)
+    columns = _columns(values)
+    some = runs[0].evaluation
+    rows = [
+        [method, *(_interval(column, list(values[method].get(column, {}).values())) for column in columns)]
+        for method in methods
+    ]
+    return Grid(
+        f"{_title(methods)}, 95 % intervals of the means",
+        ["method", *(_heading(some, column, methods) for column in columns)],
+        rows,
+        "In %, by Student's t over seeds, cut to what the figure can be; -: fewer than three seeds, or all are alike.",
+    )
+
+
+def _interval(column: str, figures: Sequence[Figure]) -> str:
+    interval = seed_interval([each.value for each in figures], bounds_of(column)) if figures else None
+    return "-" if interval is None else " to ".join(map(percent, interval))
+
+
+def check_baseline(baseline: str | None, methods: Iterable[str]) -> None:
+    """Refuse a baseline that is not among the methods."""
+    if baseline is not None and baseline not in methods:
+        raise RunError(f"no run was trained with {baseline}: {closest(baseline, list(methods))}")
+
+
+def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None, published: Published) -> Grid:
+    values = figures_by_method(methods)
+    columns = _columns(values)
+    marks = {} if baseline is None else _marks(values, baseline)
+    improved, ranked = improvements(methods, baseline), ranks(methods)
+    extra = list(dict.fromkeys(name for found in improved.values() for name in found))
+    rows = []
+    for method, runs in methods.items():
+        found = {column: list(values[method].get(column, {}).values()) for column in columns}
+        cells = [
+            _cell(figures) + _guessing(figures) + marks.get((method, column), "") + _fewer_seeds(column, figures, runs)
+            for column, figures in found.items()
+        ]
+        others = [f"{improved[method][name]:.1f}" if name in improved[method] else "-" for name in extra]
+        rows.append([method, _seeds(runs), *cells, *others, *([_rank(ranked.get(method))] if ranked else [])])
+    some = next(iter(methods.values()))[0].evaluation
+    header = ["method", "seeds", *(_heading(some, column, methods) for column in columns), *extra]
+    keys = ["", "", *map(one_line, [*columns, *extra])]
+    if ranked:
+        header, keys = [*header, RANK], [*keys, RANK]
+    grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks, values))
+    return _beside(grid, keys, published) if published else grid
+
+
+def _columns(values: Figures) -> list[str]:
+    """Those of all methods; summaries are last, the others stay in their order."""
+    columns = dict.fromkeys(column for found in values.values() for column in found)
+    return sorted(columns, key=SUMMARIES.__contains__)
+
+
+def one_line(column: str) -> str:
+    """A column as a file names it."""
+    return " ".join(column.split())
+
+
+def _beside(grid: Grid, keys: Sequence[str], published: Published) -> Grid:
+    """The grid with a column of published figures after each that some method has one for."""
+    given = {key for figures in published.values() for key in figures}
+    header, rows = [], [list[str]() for _ in grid.rows]
+    for place, key in enumerate(keys):
+        header += [grid.header[place], *([f"paper\n{key}"] if key in given else [])]
+        for row, new in zip(grid.rows, rows, strict=True):
+            new.append(row[place])
+            if key in given:
+                value = published.get(row[0], {}).get(key)
+                new.append("unknown" if value is None else percent(value))
+    caption = f"{grid.caption} Paper: as published; unknown: not reported, or not at hand."
+    if unmeasured := sorted(given.difference(keys)):
+        caption += f" Published, but not a column here: {', '.join(unmeasured)}."
+    return replace(grid, header=header, rows=rows, caption=caption)
+
+
+def _heading(evaluation: Evaluation, column: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    """The name of a column; a mean says how many sets or tasks it lacks, which are the same in all runs."""
+    if column in SUMMARIES:
+        return column + _share_of_tasks(evaluation.suite or "", methods)
+    mean = next((each for each in evaluation.means if each.name == column and evaluation.suite), None)
+    if mean is None or not mean.missing:
+        return MEANS.get(column, column)
+    return f"{MEANS[column]}\n{len(mean.sets)} of {len(mean.sets) + len(mean.missing)} sets"
+
+
+def _share_of_tasks(suite: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    """Over how many tasks of their suite the summaries are, if not over all."""
+    from rosewood.data.suites import load_suite
+
+    shared = shared_tasks(methods).tasks
+    summarised = {run.evaluation.task for runs in methods.values() for run in runs if is_summarised(run.evaluation)}
+    tasks = [task for task in shared if task in summarised]
+    try:
+        whole = load_suite(suite).tasks
+    except DataError:  # a file of the user's own, which may be gone
+        whole = tasks
+    return f"\n{len(tasks)} of {len(whole)} tasks" if len(tasks) < len(whole) else ""
+
+
+def _fewer_seeds(column: str, figures: Sequence[Figure], runs: Sequence[EvaluatedRun]) -> str:
+    """Of a summary, from how many seeds it is, where some lack tasks."""
+    seeds = len({run.seed for run in runs})
+    return f"\n{len(figures)} of {seeds} seeds" if column in SUMMARIES and 0 < len(figures) < seeds else ""
+
+
+def _title(methods: Mapping[str, Sequence[EvaluatedRun]]) -> str:
+    first = next(iter(methods.values()))[0].evaluation
+    return f"Robustness on the suite {first.suite}" if first.suite else f"Robustness on {first.task}"
+
+
+def _caption(
+    methods: Mapping[str, Sequence[EvaluatedRun]],
+    columns: Sequence[str],
+    baseline: str | None,
+    marks: Mapping[tuple[str, str], str],
+    values: Figures,
+) -> str:
+    parts = ["In %: mean ± standard deviation over seeds; of a single run ± half the width of the 95 % interval."]
+    if any(column.startswith(WORST_GROUP) for column in columns):
+        parts.append(WORST)
+    if set(SUMMARIES) <= set(columns):
+        parts.append(
+            "Over the tasks that all methods have, mean: of clean and adversarial accuracy; drop: how much lower the "
+            "adversarial is."
+        )
+    lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
+    if lacking:
+        parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
+    if any(_guessing(list(each.values())) for found in values.values() for each in found.values()):
+        parts.append(f"{MEANING} Over seeds: in one or more of them. Not tested, and without a rank.")
+    runs = [run for each in methods.values() for run in each]
+    parts += dict.fromkeys(f"{each.name} on {each.of}: {each.apart}." for each in attacked(runs) if each.apart)
+    if baseline is not None and marks:
+        parts.append(
+            f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; not tested: "
+            "worst groups, gaps, and what no seed changes)."
+        )
+    elif baseline is not None:
+        parts.append("No test over seeds: it takes two runs or more of both methods that differ.")
+    return " ".join(parts)
+
+
+def _lacking(evaluation: Evaluation) -> list[str]:
+    return [each.name for each in evaluation.missing if each.counted and each.role != "reference"]
+
+
+def _cell(figures: Sequence[Figure]) -> str:
+    if not figures:
+        return "missing"
+    mean, deviation = mean_and_deviation([each.value for each in figures])
+    if not math.isnan(deviation):
+        return f"{percent(mean)} ±{percent(deviation)}"
+    (single,) = figures
+    return percent(mean) + ("" if single.interval is None else f" {half_width(single.interval)}")
+
+
+def _guessing(figures: Sequence[Figure]) -> str:
+    return f" {MARK}" if any(each.guessing for each in figures) else ""
+
+
+def _rank(rank: float | None) -> str:
+    return "-" if rank is None else f"{rank:.1f}"
+
+
+def _seeds(runs: Sequence[EvaluatedRun]) -> str:
+    seeds = sorted({run.seed for run in runs if run.seed is not None})
+    return str(len(seeds)) if seeds else "-"
+
+
+def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:
+    """Marks of the cells that are significantly better than the baseline's."""
+    return {cell: "*" if test.adjusted < LEVEL else "" for cell, test in over_seeds(values, baseline).items()}
+
+
+def _paired(tests: PairedTests, baseline: str) -> Grid:
+    return Grid(
+        f"Difference from {baseline} on the same examples",
+        ["method", "seed", "set", "difference", "95 % interval", "p", "p (Holm)"],
+        [_difference_row(each) for each in tests.differences],
+        "Accuracy in points, interval by paired bootstrap; p by McNemar's exact test, two-sided; Holm: adjusted for "
+        f"all rows; *: below {LEVEL}.",
+        texts=3,
+    )
+
+
+def _difference_row(each: Difference) -> list[str]:
+    interval = f"{100 * each.change.low:+.1f} to {100 * each.change.high:+.1f}"
+    adjusted = f"{each.adjusted:.3f}" + ("*" if each.adjusted < LEVEL else "")
+    change = f"{100 * each.change.difference:+.1f}"
+    return [each.method, str(each.seed), each.set, change, interval, f"{each.p:.3f}", adjusted]
+
+
+Correct = NDArray[np.bool_]
+
+
+class Difference(NamedTuple):
+    """A run against the baseline's of the same seed, on the same examples of one set, noise or attack."""
+
+    method: str
+    seed: int | None
+    set: str
+    change: PairedBootstrap
+    p: float
+    adjusted: float
+    """For all differences of the table."""
+
+
+class PairedTests(NamedTuple):
+    """The differences that were tested, and what was not."""
+
+    differences: list[Difference]
+    untested: list[Untested]
+
+
+def paired_tests(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> PairedTests:
+    """McNemar's test for each run, set, noise and attack that the baseline's run of the same seed has too."""
+    everyone = [run for runs in methods.values() for run in runs]
+    by_run: dict[int, dict[str, Attacked]] = {id(run): {} for run in everyone}
+    for each in attacked(everyone):
+        by_run[id(each.run)][f"under {each.title}"] = each
+    before = {(run.seed, run.evaluation.task): run for run in methods[baseline]}
+    found: list[Difference] = []
+    untested: list[Untested] = []
+    for run in everyone:
+        if run.method == baseline:
+            continue
+        other = before.get((run.seed, run.evaluation.task))
+        if other is None:
+            why = f"{baseline} has no run with the same seed on {run.evaluation.task}"
+            untested.append(Untested(run.method, EVERYTHING, why))
+        elif is_guessing(run.evaluation) or is_guessing(other.evaluation):
+            untested.append(Untested(run.method, EVERYTHING, AT_GUESSING))
+        else:
+            for what, pair in [*_on_sets(run, other), *_under_attack(by_run[id(run)], by_run[id(other)])]:
+                if isinstance(pair, str):
+                    untested.append(Untested(run.method, what, pair))
+                else:
+                    p = mcnemar(*pair)
+                    change = paired_bootstrap(*pair, run.evaluation.seed)
+                    found.append(Difference(run.method, run.seed, what, change, p, adjusted=p))
+    if not any(by_run.values()):
+        untested += [Untested(method, *NO_ATTACK) for method in methods if method != baseline]
+    adjusted = holm({str(place): each.p for place, each in enumerate(found)})
+    tested = [each._replace(adjusted=adjusted[str(place)]) for place, each in enumerate(found)]
+    return PairedTests(tested, untested)
+
+
+Pair = tuple[Correct, Correct] | str
+"""Which examples the two runs have right, or why that cannot be said."""
+
+
+def _on_sets(run: EvaluatedRun, other: EvaluatedRun) -> Iterator[tuple[str, Pair]]:
+    data = {each.name: each.data for each in other.evaluation.sets}
+    sets = [each for each in run.evaluation.sets if each.role in ROLES]
+    if not (run.predictions.exists() and other.predictions.exists()):
+        yield from ((each.name, "predictions of single examples are not kept: rosewood evaluate RUN") for each in sets)
+        return
+    correct, before = _correct(run), _correct(other)
+    for each in sets:
+        same = data.get(each.name) == each.data
+        yield each.name, (correct[each.name], before[each.name]) if same else "not on the same examples"
+
+
+def _under_attack(ours: Mapping[str, Attacked], theirs: Mapping[str, Attacked]) -> Iterator[tuple[str, Pair]]:
+    for title in dict.fromkeys([*ours, *theirs]):
+        both = [side[title] for side in (ours, theirs) if title in side]
+        yield title, _outcomes(both) if len(both) == 2 else "not made on both runs alike: give both to one command"
+
+
+def _outcomes(both: Sequence[Attacked]) -> Pair:
+    rows = []
+    for each in both:
+        if each.kept is None:
+            return "single examples are not kept by rosewood evaluate: rosewood attack keeps them"
+        if not each.summary.attacked:
+            return "the attack could change too few words"
+        if each.summary.left_out or each.summary.counts.get("out_of_time"):
+            return "it ran out of time"
+        rows.append({example.row: example.status in ("robust", "out_of_queries") for example in each.kept.examples()})
+    first, second = rows
+    if first.keys() != second.keys():
+        return "not on the same examples"
+    return np.array(list(first.values())), np.array([second[row] for row in first])
+
+
+def _correct(run: EvaluatedRun) -> dict[str, Correct]:
+    """Which examples of each set a run had right, as its evaluation says."""
+    correct = correct_by_set(run.predictions)
+    for each in run.evaluation.sets:
+        found = correct.get(each.name, np.zeros(0, dtype=bool))
+        if len(found) != each.examples or found.mean() != each.accuracy:
+            raise RunError(f"{run.predictions} is not of the same evaluation as {run.folder}: evaluate the run again.")
+    return correct

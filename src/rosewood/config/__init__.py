@@ -1,0 +1,1 @@
+"""Reading and checking what users write: registries, YAML, overrides, settings."""

@@ -1,0 +1,8 @@
+"""What can be watched while a model trains, one file each; `WATCHES` has them by name."""
+
+from rosewood.dynamics.drift import DriftWatch
+from rosewood.dynamics.inconsistency import InconsistencyWatch
+from rosewood.dynamics.masks import MaskWatch
+from rosewood.dynamics.record import Watch
+
+WATCHES: dict[str, type[Watch]] = {watch.name: watch for watch in (MaskWatch, DriftWatch, InconsistencyWatch)}

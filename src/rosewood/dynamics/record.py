@@ -1,0 +1,165 @@
+"""What was seen while a run trained: one typed JSON object a line, in RUN/dynamics.
+
+masks.jsonl          what the selection let through of each tensor, and the risks by which it chose
+drift.jsonl          how far the encoder is from its pre-trained weights
+inconsistency.jsonl  how many predictions two passes with fresh dropout disagree on
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from torch import Tensor, nn
+
+from rosewood.errors import RunError
+from rosewood.protocol import Batch, Call, Masks, Output, Risks
+from rosewood.recipe import Recipe
+from rosewood.results.history import History
+from rosewood.tensors.distributed import is_first
+
+if TYPE_CHECKING:
+    from rosewood.protocol import Position
+
+FOLDER = "dynamics"
+Share = Annotated[float, Field(ge=0, le=1)]
+Size = Annotated[float, Field(ge=0)]
+ByTensor = dict[str, dict[str, Size]]  # layer -> tensor -> number
+
+
+class Seen(BaseModel):
+    """A recorded step; steps count from 1, so that step n is what the n-th update did."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    watch: ClassVar[str]
+
+    step: Annotated[int, Field(ge=1)]
+
+    @classmethod
+    def path(cls, run: str | Path) -> Path:
+        """Where a run keeps these records."""
+        return Path(run) / FOLDER / f"{cls.watch}.jsonl"
+
+
+class SeenMasks(Seen):
+    """Which share of each tensor a step could move: the mean of its mask, where a factor above 1 counts as 1.
+
+    ROSE's `first_risk` and `second_ratio`, (1 - beta1) |g| / |m|, are there in steps that read them.
+    """
+
+    watch = "masks"
+
+    kept: dict[str, dict[str, Share]]  # layer -> tensor -> share
+    first_risk: ByTensor | None = None
+    second_ratio: ByTensor | None = None
+
+
+class SeenDrift(Seen):
+    """|theta - theta0| / |theta0| after a step, of the whole encoder and of each of its layers."""
+
+    watch = "drift"
+
+    encoder: Size
+    layers: dict[str, Size]
+
+
+class SeenInconsistency(Seen):
+    """Of the predictions that a step compared, how many had another class in the other pass."""
+
+    watch = "inconsistency"
+
+    compared: Annotated[int, Field(ge=0)]
+    differing: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if self.differing > self.compared:
+            raise ValueError(f"{self.differing} of {self.compared} predictions cannot differ")
+        return self
+
+
+Kind = TypeVar("Kind", bound=Seen)
+WATCHED: dict[str, type[Seen]] = {kind.watch: kind for kind in (SeenMasks, SeenDrift, SeenInconsistency)}
+
+
+def was_watched(run: str | Path) -> list[str]:
+    """The watches that a run has records of."""
+    return [name for name, kind in WATCHED.items() if kind.path(run).exists()]
+
+
+def read_seen(run: str | Path, kind: type[Kind]) -> list[Kind]:
+    """All records of one kind, in the order of their steps, or an error that says what is wrong."""
+    path = kind.path(run)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise RunError(
+            f"{run} has no record of its {kind.watch} ({path} does not exist): train with --watch {kind.watch}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {path}: {error}") from error
+    records = [_parsed(line, kind, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    for before, after in pairwise(records):
+        if after.step <= before.step:
+            raise RunError(f"{path} is damaged: step {after.step} comes after step {before.step}. Train again.")
+    if not records:
+        raise RunError(f"{path} is empty: no step was recorded before the run ended. Use a smaller --watch-every.")
+    return records
+
+
+def _parsed(line: str, kind: type[Kind], place: str) -> Kind:
+    try:
+        return kind.model_validate(json.loads(line))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise RunError(f"{place} is damaged: {where}: {problem['msg']}. Train again with --watch.") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{place} is damaged: {error}. Train again with --watch.") from error
+
+
+class Watch:
+    """Records every `every`-th step, and the last, in `folder`; in all other steps it costs nothing.
+
+    Steps count from 1. Whatever it computes must leave training as it is: no weight, gradient or random number of the
+    run may come out differently. Records are written by the first process; what is counted over examples counts those
+    of all. A resumed run takes back the records after its checkpoint, as its history does, so a watch keeps nothing
+    from one step to another.
+    """
+
+    name: ClassVar[str]
+    needs_pretrained: ClassVar[bool] = False
+
+    def __init__(self, folder: str | Path, every: int = 10) -> None:
+        if every < 1:
+            raise RunError(f"a watch records every k-th step with k at least 1, got every={every}")
+        self._path = Path(folder) / f"{self.name}.jsonl"
+        self._every = every
+        self.records = History(self._path if is_first() else None)
+
+    def problems(self, recipe: Recipe, model: nn.Module) -> list[str]:
+        """Sentences that say why there would be nothing to see; none if there is."""
+        return []
+
+    def start(self, model: nn.Module, total_steps: int, seed: int, pretrained: Mapping[str, Tensor]) -> None:
+        """Training begins, or goes on after a resume."""
+        self._model, self._total_steps, self._seed = model, total_steps, seed
+        if is_first():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+
+    def is_due(self, step: int) -> bool:
+        """Whether this step is recorded."""
+        return step % self._every == 0 or step == self._total_steps
+
+    def passed(self, call: Call, batch: Batch, clean: Sequence[Output], moment: Position) -> None:
+        """The first pass over a micro-batch: `clean` are its outputs for undisturbed input, if it has any."""
+
+    def selected(self, step: int, masks: Masks | None, risks: Risks) -> None:
+        """The selection has chosen; the optimiser is about to step."""
+
+    def stepped(self, step: int) -> None:
+        """The optimiser has stepped."""

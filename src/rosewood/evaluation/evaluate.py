@@ -1,0 +1,229 @@
+"""The robustness evaluation of one model: load every set, run each distinct text once, measure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.data.own import is_data_file, own_task
+from rosewood.data.suites import Suite, load_suite
+from rosewood.data.tasks import Task
+from rosewood.errors import DataError, RunError
+from rosewood.evaluation.anomaly_sets import anomaly_results, telling_sets, untold_sets
+from rosewood.evaluation.attacks import prepared_attacks, run_attacks
+from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
+from rosewood.evaluation.groups import word_frequency
+from rosewood.evaluation.means import means
+from rosewood.evaluation.measure import Measured, measure, measure_several
+from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
+from rosewood.evaluation.predict import Answers, answer
+from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
+from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
+from rosewood.models.scoring import label_columns, longest_text, text_length, unnamed
+from rosewood.results import Evaluation, MissingSet, TestFile
+from rosewood.results.locks import held
+
+if TYPE_CHECKING:
+    from rosewood.data.own import Rows
+
+CACHE = "cache"
+_UNLABELLED = ("anomaly", "reference")
+_PATIENCE = 60.0  # seconds: another evaluation is quickly written
+
+
+def evaluate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    suite: str | Path | Suite | Task | Rows,
+    data_dir: str | Path | None = None,
+    size: int | None = None,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    typo_rate: float | None = None,
+    seed: int = 0,
+    *,
+    task: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    groups: Sequence[str] = (),
+    attacks: Sequence[str] = (),
+    attack_examples: int = 100,
+    output: str | Path | None = None,
+    fresh: bool = False,
+) -> Evaluation:
+    """Evaluate a classifier on a suite (by name, YAML file or object), the evaluation sets of a task, or own data.
+
+    Own data are a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a CSV, TSV, JSON Lines or
+    Parquet file. Their labels are names of the model's outputs or numbers of them; `text_columns` and `label_column`
+    name the columns where they are not `text` and `label` or `labels`. They are measured clean and under every kind of
+    noise.
+
+    On a suite or a task, the model must have the labels of the suite, in any order. A set that is not at hand is listed
+    as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
+    most; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
+    a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
+    by; `attacks` are run live on `attack_examples` examples of the clean set. Texts are cut after `max_length` tokens;
+    the default is the suite's, or else what the tokenizer says (model_max_length, which a run sets to its own). With
+    `output`, evaluation.json is written there, the same and the predictions under the name of the suite, and a cache of
+    predictions, which `fresh` ignores.
+    """
+    plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
+    columns = _columns(model, plan)
+    if plan.multi_label and attacks:
+        raise RunError(f"{plan.name} has several labels a text, and attacks need one label a text: leave them out")
+    armed = prepared_attacks(attacks, plan, data_dir)
+    longest = longest_text(model, tokenizer)
+    if max_length is None and plan.suite is None:
+        max_length = text_length(model, tokenizer)
+    loaded, missing = load_sets(plan, data_dir, size, seed, groups, max_length, longest)
+    labelled = [each for each in loaded if each.planned.role not in _UNLABELLED]
+    if not labelled:
+        raise _nothing_usable(plan, missing)
+
+    reference = reference_texts(plan, data_dir)
+    frequency = None if reference is None else word_frequency(reference)
+    checkpoint = checkpoint_fingerprint(model, tokenizer)
+    cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
+    telling = telling_sets(loaded, plan.inside)
+    missing += untold_sets(loaded, plan.inside)
+    answers = answer(
+        model,
+        tokenizer,
+        (question for each in [*labelled, *telling] for question in each.questions),
+        (question for each in telling for question in each.questions),
+        batch_size,
+        cache,
+    )
+    measured = []
+    for each in labelled:
+        logits = answers.logits(each.questions)[:, columns]
+        if plan.multi_label:
+            measured.append(measure_several(each, logits, frequency, seed))
+        else:
+            measured.append(measure(each, logits, plan, frequency, seed))
+    results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
+    evaluation = Evaluation(
+        model=model.name_or_path or type(model).__name__,
+        task=plan.name,
+        suite=plan.suite,
+        labels=_output_names(model, plan, columns),
+        checkpoint=checkpoint,
+        size=size,
+        seed=seed,
+        max_length=max_length or min(plan.max_length, longest),
+        typo_rate=_typo_rate(plan),
+        multi_label=plan.multi_label,
+        test_file=_test_file(suite, plan, label_column),
+        sets=results,
+        missing=missing,
+        anomalies=anomalies,
+        means=means(results, anomalies, missing),
+        attacks=run_attacks(model, tokenizer, armed, labelled, data_dir, attack_examples, batch_size, seed),
+    )
+    if output is not None:
+        path = predictions_path(Path(output), evaluation.suite, evaluation.task)
+        with held(Path(output), patience=_PATIENCE):  # the files of two evaluations must not be mixed
+            _write_predictions(path, plan, labelled, measured, loaded, answers, columns)
+            save_evaluation(evaluation, Path(output))
+    return evaluation
+
+
+def _plan(
+    suite: str | Path | Suite | Task | Rows,
+    task: str | None,
+    typo_rate: float | None,
+    model: PreTrainedModel,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+) -> Plan:
+    if isinstance(suite, Task):
+        return plan_of_task(suite, typo_rate)
+    if isinstance(suite, Suite):
+        return plan_of_suite(suite, task)
+    if isinstance(suite, str | Path) and not is_data_file(suite):
+        return plan_of_suite(load_suite(suite), task)
+    return plan_of_task(own_task(suite, model.config, text_columns, label_column), typo_rate)
+
+
+def _typo_rate(plan: Plan) -> float | None:
+    """The share of words with typos, where those are the noise of a task; 0 for none."""
+    if plan.suite is not None or any(each.role == "noise" and each.name != "typos" for each in plan.sets):
+        return None
+    return next((each.noise.strength for each in plan.sets if each.noise), 0.0)
+
+
+def _test_file(suite: object, plan: Plan, label_column: str | None) -> TestFile | None:
+    if not is_data_file(suite):
+        return None
+    task = plan.sets[0].task
+    assert task is not None
+    return TestFile(file=str(Path(str(suite)).resolve()), text_columns=task.text, label_column=label_column)
+
+
+def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
+    """The model's output for each label; on a suite, outputs without names are not guessed at."""
+    if plan.suite is not None and unnamed(model.config):
+        raise RunError(
+            f"the outputs of the model have no names, and the suite {plan.suite} has the labels "
+            f"{', '.join(plan.labels)}. Say which output is which: --labels {','.join(plan.labels)} (in the order of "
+            "the outputs), or id2label in the model's config.json."
+        )
+    kind = getattr(model.config, "problem_type", None)
+    if plan.multi_label and kind in ("single_label_classification", "regression"):
+        raise RunError(
+            f"the labels of {plan.name} are lists, and the model gives every text one label (problem_type {kind}): "
+            "evaluate a model for several labels a text, or give the data one label each"
+        )
+    if not plan.multi_label and kind == "multi_label_classification":
+        raise RunError(
+            f"the model is for several labels a text (problem_type {kind}), and {plan.name} has one label a text: "
+            "write its labels as lists"
+        )
+    return label_columns(model.config, plan.labels)
+
+
+def _output_names(model: PreTrainedModel, plan: Plan, columns: Sequence[int]) -> dict[str, str]:
+    names = cast(dict[int, str], model.config.id2label)
+    return {label: names[column] for label, column in zip(plan.labels, columns, strict=True)}
+
+
+def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
+    kind = "task" if plan.suite is None else "suite"
+    reasons = "\n".join(dict.fromkeys(each.reason for each in missing))
+    return DataError(f"no evaluation set of {kind} {plan.suite or plan.name} can be used:\n{reasons}")
+
+
+def _label_text(label: Any, names: Sequence[str]) -> str:
+    """A label as predictions have it: its name, or the names of several as a JSON list."""
+    if np.ndim(label) == 0:
+        return names[label]
+    return json.dumps([name for name, has in zip(names, label, strict=True) if has])
+
+
+def _write_predictions(
+    path: Path,
+    plan: Plan,
+    labelled: Sequence[LoadedSet],
+    measured: Sequence[Measured],
+    loaded: Sequence[LoadedSet],
+    answers: Answers,
+    columns: Sequence[int],
+) -> None:
+    with predictions_file(path) as file:
+        for each, found in zip(labelled, measured, strict=True):
+            names = each.planned.labels
+            logits = answers.logits(each.questions)[:, columns]
+            labels, predicted = (
+                [_label_text(label, names) for label in side] for side in (each.labels, found.predicted)
+            )
+            file.write(each.planned.name, logits, labels, predicted, found.groups)
+        for each in loaded:
+            if each.planned.role == "anomaly" and each.questions[0] in answers:
+                logits = answers.logits(each.questions)[:, columns]
+                predicted = [plan.labels[column] for column in logits.argmax(axis=1)]
+                file.write(each.planned.name, logits, [None] * len(logits), predicted, each.columns)

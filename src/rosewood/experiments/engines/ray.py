@@ -1,0 +1,191 @@
+"""Cells as tasks of a Ray cluster that shares the file system, each with CPUs and a GPU of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rosewood.errors import ExperimentError
+from rosewood.experiments.engines import local
+from rosewood.experiments.engines.local import Event
+from rosewood.experiments.interrupts import held_back
+
+LOCAL = "local"
+_PAUSE = 0.05
+_OBJECT_STORE = 100 * 2**20  # tasks send each other next to nothing
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """As many cells at a time as the cluster has room for; a cell has as many threads as CPUs.
+
+    `address` is that of an existing cluster ("auto": the one on this machine), else RAY_ADDRESS, else "local": one that
+    is started on this machine and shut down at the end. `cpus` is by default OMP_NUM_THREADS, else 1. A cell whose
+    process dies goes on from its checkpoint, `retries` times.
+    """
+
+    address: str | None = None
+    cpus: int | None = None
+    retries: int = 3
+    trusted: Sequence[str] = ()
+    """Models whose own code workers may run."""
+
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            raise ExperimentError("the engine ray needs a package: pip install 'rosewood[ray]'")
+        if self.cpus is not None and self.cpus < 1:
+            raise ExperimentError(f"a cell needs at least one CPU, got {self.cpus}")
+        if self.retries < 0:
+            raise ExperimentError(f"retries must be 0 or more, got {self.retries}")
+        if self._address.startswith("ray://"):
+            raise ExperimentError(
+                f"{self._address} is an address for clients, which need not share the cluster's files: give the "
+                "command on a node of the cluster, with --ray-address auto"
+            )
+
+    @property
+    def _address(self) -> str:
+        return self.address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+    def run(self, folders: Sequence[Path]) -> Iterator[Event]:
+        """Give all cells to the cluster, which starts them as it has room."""
+        if not folders:
+            return
+        with _connected(self._address) as ray:
+            cpus = self.cpus or _threads()
+            gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
+            _check_room(ray, {"CPU": cpus, "GPU": gpus})
+            # Attempts are counted here: Ray itself would retry what ran out of memory for ever.
+            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_work)
+            given = local.with_threads(_shared_variables(), cpus), self.trusted, Path.cwd()
+            yield from _Cells(ray, lambda folder: task.remote(folder.resolve(), *given), self.retries).run(folders)
+
+
+def _shared_variables() -> dict[str, str]:
+    """Where data and models are found, which the nodes of a cluster cannot know."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("HF_", "ROSEWOOD_"))}
+
+
+def _work(folder: Path, variables: dict[str, str], trusted: Sequence[str], directory: Path) -> Iterator[int | None]:
+    """On a node of the cluster: None when work begins, then the exit code of the cell's process.
+
+    The process is the same as without Ray, and ends by itself, having saved, when this one is gone.
+    """
+    with held_back(signal.SIGINT) as check:  # as which Ray's cancellations come
+        worker = local.start(folder, os.environ | variables, trusted, directory)
+        try:
+            yield None
+            while worker.poll() is None:
+                check()
+                time.sleep(_PAUSE)
+        finally:
+            local.stop([worker], check)
+    yield worker.returncode
+
+
+class _Cells:
+    """Cells under way, each a stream of what `_work` yields."""
+
+    def __init__(self, ray: Any, submit: Callable[[Path], Any], retries: int) -> None:
+        self._ray, self._submit, self._retries = ray, submit, retries
+        self._streams: dict[Any, Path] = {}
+        self._begun: set[Path] = set()
+        self._losses: dict[Path, int] = {}
+
+    def run(self, folders: Sequence[Path]) -> Iterator[Event]:
+        try:
+            self._streams = {self._submit(folder): folder for folder in folders}
+            while self._streams:
+                for stream in self._ray.wait(list(self._streams), timeout=1)[0]:
+                    yield from self._news(stream)
+        finally:
+            self._stop()
+
+    def _news(self, stream: Any) -> Iterator[Event]:
+        folder = self._streams[stream]
+        try:
+            code = self._ray.get(next(stream))
+            lost = "" if code is None else local.how_lost(code)
+        except self._ray.exceptions.RayError as error:
+            code, lost = -1, _reason(error)
+        if folder not in self._begun:
+            self._begun.add(folder)
+            yield Event(folder, "started")
+        if code is None:
+            return
+        del self._streams[stream]
+        if lost and self._losses.get(folder, 0) < self._retries:
+            self._again(folder, lost)
+        else:
+            yield Event(
+                folder, "ended", lost and f"{lost}, attempt {self._losses.get(folder, 0) + 1} of {self._retries + 1}"
+            )
+
+    def _again(self, folder: Path, lost: str) -> None:
+        self._losses[folder] = self._losses.get(folder, 0) + 1
+        with (folder / local.LOG).open("a", encoding="utf-8") as log:
+            log.write(f"\n{lost}; retry {self._losses[folder]} of {self._retries}\n")
+        self._streams[self._submit(folder)] = folder
+
+    def _stop(self) -> None:
+        """Have workers save and end, and wait until they have."""
+        for stream in self._streams:
+            self._ray.cancel(stream)
+        for stream in self._streams:
+            with suppress(self._ray.exceptions.RayError, StopIteration):
+                while True:
+                    self._ray.get(next(stream))
+
+
+def _reason(error: Exception) -> str:
+    """What became of a task whose own process, or machine, is gone."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return f"its Ray task was lost ({type(error).__name__}: {first})"
+
+
+def _threads() -> int:
+    """OMP_NUM_THREADS of this process, or one, Ray's own default."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(named)) if named.isdigit() else 1
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster; what was begun here is ended here."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        settings |= {"num_cpus": local.cores(), "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    try:
+        ray.init(**settings)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ExperimentError(
+            f"no Ray cluster answers at {address} ({error}): check --ray-address and RAY_ADDRESS, or use "
+            "--ray-address local"
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_room(ray: Any, wanted: dict[str, int]) -> None:
+    """A task that no node can ever take would wait without a word."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in nodes):
+        has = max((int(node.get("CPU", 0)) for node in nodes), default=0)
+        what = " and ".join(f"{count} {name}" for name, count in wanted.items() if count)
+        raise ExperimentError(f"a cell takes {what}, and the largest node of the cluster has {has} CPUs: lower --cpus")

@@ -1,0 +1,65 @@
+"""A process that works on one cell: python -m rosewood.experiments.engines.worker FOLDER [TRUSTED MODEL ...].
+
+Its standard input is a line to whoever started it: when that is closed, on purpose or because the other is gone, it
+saves what it has and ends. So nobody works on in the dark, and a crash takes one cell and no more.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from rosewood.errors import RosewoodError
+from rosewood.results.durable import write_whole
+
+FAILED, INTERRUPTED = 3, 130
+"""Exit codes that say how it went; Python itself ends with 1 where not even an error could be written."""
+_PATIENCE = 120.0
+"""Seconds for another worker, whose starter was killed and which may still be saving."""
+_working = threading.Event()
+
+
+def main(folder: Path, trusted: Sequence[str] = ()) -> int:
+    """Work on the cell; say in error.txt why it could not be finished."""
+    from rosewood.experiments.cell import ERROR
+    from rosewood.training.interruption import Interrupted
+
+    try:
+        from rosewood.experiments.run_cell import work_on
+        from rosewood.results.locks import held
+
+        _working.set()
+        with held(folder, _PATIENCE):
+            (folder / ERROR).unlink(missing_ok=True)
+            work_on(folder, trusted)
+    except (Interrupted, KeyboardInterrupt):
+        return INTERRUPTED
+    except RosewoodError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        write_whole(folder / ERROR, f"{error}\n")
+        return FAILED
+    except Exception as error:
+        traceback.print_exc()
+        write_whole(folder / ERROR, "".join(traceback.format_exception_only(error)))
+        return FAILED
+    return 0
+
+
+def _stop_when_left_alone() -> None:
+    while os.read(0, 1):  # not sys.stdin, whose lock a process cannot take back at its end
+        pass
+    if not _working.is_set():
+        os._exit(INTERRUPTED)  # there is nothing to save, and libraries need not bear an exception while imported
+    _thread.interrupt_main()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    threading.Thread(target=_stop_when_left_alone, daemon=True).start()
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,168 @@
+"""What an experiment would do, and how long it would take: the plan, which starts no cell and asks no network."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers.utils.logging import disable_progress_bar
+
+from rosewood.data.loading import origin
+from rosewood.errors import AbsentError, RecipeError
+from rosewood.experiments.cell import Cell
+from rosewood.experiments.compare import output_of
+from rosewood.experiments.estimate import relative_cost, rows_of, seconds_per_step, why_unknown
+from rosewood.experiments.experiment import Experiment
+from rosewood.experiments.grid import cells_of
+from rosewood.experiments.live_table import duration
+from rosewood.experiments.status import standing
+from rosewood.models.open import resolve_model
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The cells of one recipe, task and model, one a seed."""
+
+    cells: Sequence[Cell]
+    finished: int
+    steps: int | None
+    seconds: float | None
+    """Of training one of them; None if it cannot be known here."""
+    note: str
+    refused: bool = False
+
+    @property
+    def left(self) -> float | None:
+        """Seconds of training for all that are not finished."""
+        return None if self.seconds is None else self.seconds * (len(self.cells) - self.finished)
+
+
+def outlooks(
+    experiment: Experiment, output: str | Path | None = None, data_dir: str | Path | None = None
+) -> list[Outlook]:
+    """One for each recipe, task and model; problems of the file are all raised at once, before anything is measured."""
+    folder = output_of(experiment, output)
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells_of(experiment, data_dir):
+        groups.setdefault((cell.task["name"], cell.model, cell.label), []).append(cell)
+    measured = _Measured()
+    return [_outlook(cells, folder, measured) for cells in groups.values()]
+
+
+def show_plan(
+    experiment: Experiment, output: str | Path | None, data_dir: str | Path | None, jobs: int, console: Console
+) -> bool:
+    """Print the plan; whether every cell can be expected to run."""
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    with (
+        console.status("Checking, and measuring a few steps where model and data are here"),
+        warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
+    ):
+        found = outlooks(experiment, output, data_dir)
+    for model in dict.fromkeys(each.cells[0].model for each in found):
+        ours = [each for each in found if each.cells[0].model == model]
+        console.print(_table(f"{experiment.title or experiment.name}\nmodel: {Path(model).name}", ours))
+        for note in _notes(ours):
+            console.print(note, highlight=False, soft_wrap=True, markup=False)
+    for line in _training_data(found):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(_summary(found, jobs), highlight=False, soft_wrap=True)
+    return not any(each.refused for each in found)
+
+
+def _table(title: str, found: Sequence[Outlook]) -> Table:
+    """One row a task and recipe; numbers are never cut."""
+    table = Table(title=escape(title))
+    for column in ("task", "recipe", "seeds", "finished", "steps", "training"):
+        is_text = column in ("task", "recipe")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=not is_text)
+    for each in found:
+        cell = each.cells[0]
+        steps = "unknown" if each.steps is None else str(each.steps)
+        training = "unknown" if each.seconds is None else duration(each.seconds)
+        words = map(escape, (cell.task["name"], cell.label))
+        table.add_row(*words, str(len(each.cells)), str(each.finished), steps, training)
+    return table
+
+
+def _notes(found: Sequence[Outlook]) -> Iterator[str]:
+    """What is to be said of the rows of a table: once for all of them, or each by its name."""
+    if len({each.note for each in found}) == 1:
+        yield from filter(None, [found[0].note])
+    else:
+        yield from (
+            f"{each.cells[0].label} on {each.cells[0].task['name']}: {each.note}" for each in found if each.note
+        )
+
+
+def _training_data(found: Sequence[Outlook]) -> Iterator[str]:
+    """Where the rows come from that a task trains on: the folder's are often fewer than the Hub's."""
+    tasks = {each.cells[0].task["name"]: each.cells[0] for each in found}
+    for name, cell in tasks.items():
+        try:
+            yield f"Training data of {name}: {origin(cell.built_task(), 'train', cell.data_dir)}"
+        except AbsentError as error:
+            yield f"Training data of {name}: {error}"
+
+
+def _summary(found: Sequence[Outlook], jobs: int) -> str:
+    cells, done = sum(len(each.cells) for each in found), sum(each.finished for each in found)
+    known = [each.left for each in found if each.left is not None]
+    unknown = sum(len(each.cells) - each.finished for each in found if each.left is None)
+    parts = [f"{cells} cells, {done} finished."]
+    if known:
+        parts.append(f"Training the others with --jobs {jobs}: about {duration(sum(known) / jobs)}, if cores allow.")
+    if unknown:
+        parts.append(f"The time of {unknown} cells cannot be measured here.")
+    return " ".join([*parts, "Evaluation and attacks come on top."])
+
+
+class _Measured:
+    """What is measured once for many cells."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+
+    def rows(self, cell: Cell) -> int:
+        key = cell.sources["train"]
+        return self._rows[key] if key in self._rows else self._rows.setdefault(key, rows_of(cell))
+
+    def seconds(self, cell: Cell) -> float:
+        arguments = cell.plan().training_arguments()
+        shape = [arguments.get(name) for name in ("per_device_train_batch_size", "gradient_accumulation_steps")]
+        key = str([cell.sources["train"], cell.sources["model"], cell.settings.get("max_length"), shape])
+        return self._seconds[key] if key in self._seconds else self._seconds.setdefault(key, seconds_per_step(cell))
+
+
+def _outlook(cells: Sequence[Cell], output: Path, measured: _Measured) -> Outlook:
+    first = cells[0]
+    finished = sum(standing(cell, output).result is not None for cell in cells)
+    unknown = why_unknown(first)
+    if unknown:
+        return Outlook(cells, finished, first.steps(), None, unknown)
+    refusal = _refusal(first)
+    if refusal:
+        return Outlook(cells, finished, None, None, refusal, refused=True)
+    steps = first.steps(measured.rows(first))
+    seconds = None if steps is None else steps * measured.seconds(first) * relative_cost(first.built_recipe())
+    return Outlook(cells, finished, steps, seconds, "")
+
+
+def _refusal(cell: Cell) -> str:
+    """Why the recipe would refuse the model, whose weights are not loaded for that."""
+    config = AutoConfig.from_pretrained(resolve_model(cell.model), num_labels=len(cell.built_task().labels))
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(config)
+    try:
+        cell.built_recipe().check_model(model)
+    except RecipeError as error:
+        return f"refused: {error}"
+    return ""

@@ -1,0 +1,140 @@
+"""The work on one cell: train, evaluate, attack, whatever of it has not been done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers.utils.logging import disable_progress_bar
+
+from rosewood.attacks.runner.api import choose_attack, prepare, provisions
+from rosewood.attacks.runner.execute import carry_out
+from rosewood.data.loading import load_split
+from rosewood.dynamics.inconsistency import read_inconsistency
+from rosewood.evaluation.evaluate import evaluate
+from rosewood.experiments.cell import RESULT, RUN, Cell, load_cell
+from rosewood.experiments.checkpoint_evals import Distance, Moments, distance_from_pretrained, load_moments
+from rosewood.experiments.experiment import AttackChoice
+from rosewood.experiments.grid import evaluated_task
+from rosewood.models.modes import accelerated
+from rosewood.models.open import load_classifier
+from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
+from rosewood.training.run import Plan, finish_run
+from rosewood.words.lexicon import Lexicon
+
+
+def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
+    """Finish the cell in a folder; stopped or killed, the same call goes on where it stood.
+
+    Of `trusted` models, the code that they bring along may run.
+    """
+    cell = load_cell(folder)
+    is_trusted = cell.model in trusted
+    run, plan = folder / RUN, replace(cell.plan(), trust_remote_code=cell.model if is_trusted else None)
+    _check_lexicons(cell, plan)
+    distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
+    info = finish_run(plan, run, _watching(cell, plan, run, distance))
+    disable_progress_bar()  # transformers' bar for loading says nothing at this size
+    model, tokenizer = load_classifier(str(run / "model"), is_trusted)
+    model = accelerated(model)
+    evaluation = _evaluated(model, tokenizer, cell, plan, run)
+    metrics = Metrics.load(run / "metrics.json")
+    moments = load_moments(run)
+    if cell.evaluation.at_steps:
+        moments.append(_end(metrics, evaluation, None if distance is None else distance(model)))
+    attacks = [_attacked(model, tokenizer, each, cell, plan, run) for each in cell.attacks]
+    result = CellResult(
+        fingerprint=cell.fingerprint,
+        label=cell.label,
+        task=plan.task.name,
+        model=cell.model,
+        seed=cell.seed,
+        steps=metrics.steps,
+        validation_accuracy=metrics.validation_accuracy,
+        training_seconds=info.seconds,
+        data=info.fingerprints,
+        evaluation=evaluation.model_copy(update={"attacks": attacks}),
+        moments=moments,
+        inconsistency=_inconsistency(run, cell.evaluation.inconsistent_until),
+    )
+    result.save(folder / RESULT)
+    return result
+
+
+def _check_lexicons(cell: Cell, plan: Plan) -> None:
+    """Before hours of training: what the attacks after it will need."""
+    replacing = [each for each in cell.attacks if "lexicon" in choose_attack(each.attack, each.changes).needs()]
+    for name in dict.fromkeys(each.lexicon for each in replacing):
+        Lexicon.named(name, plan.data_dir)
+
+
+def _watching(cell: Cell, plan: Plan, run: Path, distance: Distance | None) -> list[TrainerCallback]:
+    """What measures the run while it trains, if that is wanted."""
+    chosen = cell.evaluation
+    if not chosen.at_steps:
+        return []
+
+    def measure(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Evaluation:
+        return _evaluated(model, tokenizer, cell, plan, None)
+
+    return [Moments(run, plan, chosen.at_steps, chosen.batch_size, measure, distance)]
+
+
+def _inconsistency(run: Path, until: Sequence[int]) -> dict[int, float]:
+    """The share of predictions that differed between two dropout passes, over those first steps that there were."""
+    found = read_inconsistency(run).at(until) if until else {}
+    return {step: found[step] for step in until if step in found}
+
+
+def _end(metrics: Metrics, evaluation: Evaluation, distance: float | None) -> Moment:
+    """The last moment, which is the end."""
+    assert metrics.validation_accuracy is not None, "moments need a validation split, as the grid has checked"
+    return Moment(
+        step=metrics.steps,
+        validation_accuracy=metrics.validation_accuracy,
+        distance=distance,
+        step_seconds=None,
+        evaluation=evaluation,
+    )
+
+
+def _evaluated(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cell: Cell, plan: Plan, output: Path | None
+) -> Evaluation:
+    """Done again if it was interrupted: predictions that were made are in the cache of the output."""
+    chosen = cell.evaluation
+    return evaluate(
+        model,
+        tokenizer,
+        chosen.suite or evaluated_task(plan.task, chosen.sets),
+        data_dir=plan.data_dir,
+        size=chosen.size,
+        batch_size=chosen.batch_size,
+        max_length=plan.max_length if chosen.suite is None else None,
+        typo_rate=chosen.typo_rate,
+        task=plan.task.name,
+        output=output,
+    )
+
+
+def _attacked(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, chosen: AttackChoice, cell: Cell, plan: Plan, run: Path
+) -> LiveAttack:
+    attack, split = choose_attack(chosen.attack, chosen.changes), "test" if "test" in plan.task.splits else "validation"
+    campaign = prepare(
+        model,
+        tokenizer,
+        load_split(plan.task, split, plan.data_dir, chosen.examples, seed=0),
+        attack,
+        provisions(attack, plan.task, plan.data_dir, chosen.lexicon),
+        batch_size=chosen.batch_size,
+        max_length=plan.max_length,
+        max_queries=chosen.max_queries,
+        task=plan.task.name,
+        split=split,
+    )
+    folder = run / "attacks" / f"{attack.name}-{split}-{campaign.fingerprint[:8]}".replace(":", "-")
+    result = carry_out(campaign, folder)
+    return LiveAttack.reported(result, chosen.name, of=split)

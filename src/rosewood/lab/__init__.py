@@ -1,0 +1,36 @@
+"""Analyses of runs: each file computes one, and returns it as typed results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rosewood.config.lazy_imports import on_first_use
+
+if TYPE_CHECKING:
+    from rosewood.lab.interpolation import Interpolation, interpolate
+    from rosewood.lab.landscape import Landscape, loss_landscape
+    from rosewood.lab.losses import FixedLoss
+    from rosewood.lab.sharpness import Sharpness, extreme_eigenvalues
+
+# Imported on first use, so that one analysis does not wait for the packages of another.
+_HOMES = {
+    "FixedLoss": "rosewood.lab.losses",
+    "Interpolation": "rosewood.lab.interpolation",
+    "Landscape": "rosewood.lab.landscape",
+    "Sharpness": "rosewood.lab.sharpness",
+    "extreme_eigenvalues": "rosewood.lab.sharpness",
+    "interpolate": "rosewood.lab.interpolation",
+    "loss_landscape": "rosewood.lab.landscape",
+}
+
+__all__ = [
+    "FixedLoss",
+    "Interpolation",
+    "Landscape",
+    "Sharpness",
+    "extreme_eigenvalues",
+    "interpolate",
+    "loss_landscape",
+]
+
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

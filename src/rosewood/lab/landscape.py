@@ -1,0 +1,180 @@
+"""The loss around a model, on a grid in two random directions (ROSE, Figures 1 and 2, equation 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from rich.progress import Progress
+
+from rosewood.errors import RunError
+from rosewood.lab.directions import Normalisation, excursion, random_directions
+from rosewood.lab.losses import FixedLoss, Measured
+from rosewood.lab.runs import progress_bar
+from rosewood.lab.sharpness import Eigenvalue, Sharpness, extreme_eigenvalues, sharpness_of
+from rosewood.models.modes import evaluating
+from rosewood.results import Share
+from rosewood.results.grid import Grid
+from rosewood.results.journal import RowJournal
+
+
+class Landscape(Measured):
+    """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""
+
+    name: str
+    seed: int  # of the directions
+    normalisation: Normalisation
+    coordinates: list[float]
+    losses: list[list[float]]  # losses[i][j] is at a = coordinates[i], b = coordinates[j]
+    accuracy: Share  # in the centre
+    sharpness: Sharpness
+    note: str = ""
+    command: str = ""  # as it was typed, where it was
+
+    @property
+    def loss(self) -> float:
+        """In the centre: that of the model itself."""
+        middle = len(self.coordinates) // 2
+        return self.losses[middle][middle]
+
+
+def loss_landscape(
+    loss: FixedLoss,
+    name: str,
+    *,
+    source: str = "",
+    points: int = 51,
+    radius: float = 0.25,
+    seed: int = 0,
+    normalisation: Normalisation = "filter",
+    threshold: float = 0.1,
+    hessian_iterations: int = 20,
+    output: str | Path | None = None,
+    note: str = "",
+    command: str = "",
+    progress: bool = True,
+) -> Landscape:
+    """The loss on `points` x `points` places up to `radius` times the weights' norms away, in evaluation mode.
+
+    Models with the same shapes get the same random directions from the same seed. With `output` (a .json file) the
+    landscape is written there; every finished row is kept on the way, and the same call goes on where a killed one
+    ended, to the same bytes. The model's weights end as they began. Besides the model this takes three buffers of
+    their size: the two directions and the weights on the way.
+    """
+    coordinates = grid_coordinates(points, radius)
+    if not threshold > 0:
+        raise RunError(f"expected a threshold above 0, a rise of the loss that bounds the basin; got {threshold}.")
+    settings = [
+        loss.fingerprint,
+        name,
+        source,
+        note,
+        points,
+        radius,
+        seed,
+        normalisation,
+        threshold,
+        hessian_iterations,
+    ]
+    fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    path = None if output is None else Path(output)
+    if (finished := Landscape.finished(path, fingerprint)) is not None:
+        return finished
+    journal = RowJournal(path, fingerprint)
+    known = journal.begin()
+    with progress_bar(progress) as bar, evaluating(loss.model):
+        accuracy = loss.measure().accuracy
+        losses = _grid(loss, coordinates, seed, normalisation, journal, known, bar, name)
+        eigenvalues = _curvature(loss, hessian_iterations, bar, name)
+    result = Landscape(
+        name=name,
+        source=source,
+        data=loss.data,
+        examples=loss.examples,
+        fingerprint=fingerprint,
+        seed=seed,
+        normalisation=normalisation,
+        coordinates=coordinates,
+        losses=losses,
+        accuracy=accuracy,
+        sharpness=sharpness_of(coordinates, losses, threshold, eigenvalues),
+        note=note,
+        command=command,
+    )
+    if path is not None:
+        result.save(path)
+        journal.remove()
+    return result
+
+
+def grid_coordinates(points: int, radius: float) -> list[float]:
+    """Evenly from -radius to radius, with 0 exactly in the middle."""
+    if points < 5 or points % 2 == 0:
+        raise RunError(f"expected an odd number of points, 5 or more, so that one is the model itself; got {points}.")
+    if not 0 < radius < float("inf"):
+        raise RunError(f"expected a radius above 0, as a share of the weights' norms; got {radius}.")
+    return [radius * (2 * place / (points - 1) - 1) for place in range(points)]
+
+
+def _grid(
+    loss: FixedLoss,
+    coordinates: Sequence[float],
+    seed: int,
+    normalisation: Normalisation,
+    journal: RowJournal,
+    known: dict[int, list[float]],
+    bar: Progress,
+    name: str,
+) -> list[list[float]]:
+    task = bar.add_task(name, total=len(coordinates) ** 2, completed=len(known) * len(coordinates))
+    rows = dict(known)
+    missing = [row for row in range(len(coordinates)) if row not in rows]
+    if missing:
+        directions = random_directions(loss.model, 2, seed, normalisation)
+        with excursion(loss.model) as trip:
+            for row in missing:
+                rows[row] = []
+                for b in coordinates:
+                    trip.go(directions, (coordinates[row], b))
+                    rows[row].append(loss.measure().loss)
+                    bar.advance(task)
+                journal.append(row, rows[row])
+    return [rows[row] for row in range(len(coordinates))]
+
+
+def _curvature(loss: FixedLoss, iterations: int, bar: Progress, name: str) -> tuple[Eigenvalue, Eigenvalue] | None:
+    if not iterations:
+        return None
+    task = bar.add_task(f"{name}: curvature", total=2 * iterations)
+    found = extreme_eigenvalues(loss.model, loss.shares, iterations, advance=lambda: bar.advance(task))
+    bar.update(task, completed=2 * iterations)
+    return found
+
+
+EXTREMES = ("largest\npositive\neigenvalue", "most\nnegative\neigenvalue")
+
+
+def sharpness_table(landscapes: Sequence[Landscape]) -> Grid:
+    """One row a model; all were measured alike."""
+    first = landscapes[0]
+    headings = (f"mean rise\nat {first.sharpness.radius:g}", f"basin\nbelow +{first.sharpness.threshold:g}")
+    rows = [[each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each)] for each in landscapes]
+    notes = " ".join(f"{each.name}: {each.note}." for each in landscapes if each.note)
+    header = ["model", "loss", "accuracy", *headings, *EXTREMES]
+    return Grid(f"Sharpness: {first.source}", header, rows, notes)
+
+
+def _figures(landscape: Landscape) -> tuple[str, str, str, str]:
+    found = landscape.sharpness
+    rise = "-" if found.mean_rise is None else f"{found.mean_rise:.4f}"
+    area = "-" if found.basin_area is None else f"{'≥ ' if found.basin_is_cut else ''}{found.basin_area:.4f}"
+    return rise, area, eigenvalue(found.top_eigenvalue, 1), eigenvalue(found.bottom_eigenvalue, -1)
+
+
+def eigenvalue(found: Eigenvalue | None, sign: int) -> str:
+    """An eigenvalue of this sign; at the end of few steps there may be none."""
+    if found is None:
+        return "-"
+    return f"{found.value:.4g} ± {found.residual:.2g}" if sign * found.value > 0 else "none found"

@@ -1,0 +1,327 @@
+"""Short names for models: the one that comes with the demo extra, and well-known ones on the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+from transformers.utils import logging
+
+from rosewood.data.embedded import embedded_model
+from rosewood.data.tasks import Task
+from rosewood.errors import RunError
+from rosewood.models.adapters import adapter_folder, base_name, encoder, load_merged
+from rosewood.models.lora import head_modules, with_adapter
+from rosewood.models.scoring import longest_text
+from rosewood.results import Lora
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a list of models shows about one of them."""
+
+    title: str
+    millions: float
+    """Parameters in millions, without a task head."""
+    needs_hub: bool
+    note: str = ""
+
+
+def models() -> dict[str, ModelInfo]:
+    """The known model names; any other Hub name or local path works too."""
+    return {
+        "minilm": ModelInfo(
+            "all-MiniLM-L6-v2, from the demo extra",
+            22.7,
+            needs_hub=False,
+            note="tuned on sentence pairs that include SNLI, MNLI and Quora duplicates: say so beside "
+            "any NLI or QQP figure",
+        ),
+        "bert-base-uncased": ModelInfo("BERT base, uncased", 109.5, needs_hub=True),
+        "roberta-base": ModelInfo("RoBERTa base", 124.6, needs_hub=True),
+        "microsoft/deberta-v3-base": ModelInfo("DeBERTa v3 base", 183.8, needs_hub=True),
+        "answerdotai/ModernBERT-base": ModelInfo("ModernBERT base", 149.0, needs_hub=True),
+    }
+
+
+def resolve_model(name: str) -> str:
+    """The path behind the alias `minilm`; every other name is passed through."""
+    return str(embedded_model()) if name == "minilm" else name
+
+
+def why_not_loaded(name: str, error: Exception) -> str:
+    """What kept transformers from loading a model, in one line; says how to trust one that brings its own code."""
+    if "trust_remote_code" in str(error):
+        return f"it comes with code of its own; read that code, and if you trust it, add --trust-remote-code {name}"
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+EXPECTED = (
+    "Expected a folder with config.json, tokenizer and safetensors weights, a name on the Hugging Face Hub "
+    "(which must be reachable), or a short name from `rosewood list models`."
+)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A checkpoint as a text classifier, without its weights.
+
+    `has_head` says whether it has every weight of a classification head: whether it was fine-tuned as a classifier.
+    `encoder` are the shapes of the weights below the head.
+    """
+
+    config: PretrainedConfig
+    has_head: bool
+    encoder: Shapes
+
+
+def outline(name: str, trust_remote_code: bool = False) -> Outline:
+    """Look at a checkpoint. What decides are its weights; the architecture that its config.json names may be old."""
+    model, loaded = _loaded(AutoModelForSequenceClassification, name, trust_remote_code, device_map="meta")
+    prefix = f"{model.base_model_prefix}."
+    absent = {*loaded["missing_keys"], *(key[0] for key in loaded["mismatched_keys"])}
+    return Outline(model.config, all(key.startswith(prefix) for key in absent), shapes_below(model))
+
+
+def shapes_below(model: PreTrainedModel) -> Shapes:
+    """The shapes of the weights below the head, as the base model calls them."""
+    return {key: tuple(tensor.shape) for key, tensor in model.base_model.state_dict().items()}
+
+
+def encoder_shapes(name: str, trust_remote_code: bool = False, local: bool = False) -> Shapes:
+    """The shapes of the weights that a model has below its head; `local` asks no network."""
+    options = {"local_files_only": True} if local else {}
+    model, loaded = _loaded(AutoModel, name, trust_remote_code, device_map="meta", **options)
+    return {key: tuple(t.shape) for key, t in model.state_dict().items() if key not in loaded["missing_keys"]}
+
+
+def encoder_weights(name: str, trust_remote_code: bool = False) -> dict[str, Tensor]:
+    """The weights of a model below its head, as its base model calls them; those that it lacks are left out."""
+    model, loaded = _loaded(AutoModel, name, trust_remote_code)
+    return {key: tensor for key, tensor in model.state_dict().items() if key not in loaded["missing_keys"]}
+
+
+def _loaded(kind: Any, name: str, trust_remote_code: bool, **options: Any) -> tuple[Any, dict[str, Any]]:
+    try:
+        with quiet_loading():
+            model, loaded = kind.from_pretrained(
+                resolve_model(name),
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+        raise RunError(f"the model {name!r} cannot be loaded: {why_not_loaded(name, error)}\n{EXPECTED}") from error
+    return model, loaded
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """No progress bar, and no warning about a head that is new or not used, which is what we want."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_classifier(
+    path_or_name: str, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer of a trained classifier: a whole model, or an adapter that names its base model.
+
+    Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
+    base model that an adapter names is never.
+    """
+    try:
+        if (folder := adapter_folder(path_or_name)) is not None:
+            return _load_adapted(folder)
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+            path_or_name, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=trust_remote_code)
+    except RunError:
+        raise
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+        raise RunError(
+            f"cannot load a classifier from {path_or_name}: {why_not_loaded(path_or_name, error)}\n"
+            "Expected a folder (or the name of a model) with config.json, model.safetensors "
+            "and the files of its tokenizer; or with adapter_config.json and adapter_model.safetensors."
+        ) from error
+    if loaded["missing_keys"]:
+        raise RunError(
+            f"{path_or_name} is not a trained classifier: it has no weights for "
+            f"{', '.join(sorted(loaded['missing_keys']))}, which would be random. Fine-tune it first."
+        )
+    check_vocabulary(tokenizer, path_or_name, model)
+    set_padding(model, tokenizer)
+    return model, tokenizer
+
+
+def _load_adapted(adapter: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    base = base_name(adapter)
+    try:
+        model = load_merged(adapter, base)
+        return model, _tokenizer_of(adapter, base, model)
+    except RunError:
+        raise
+    except Exception as error:
+        raise RunError(
+            f"cannot load a classifier from {adapter}, an adapter of {base}: "
+            f"{next(iter(str(error).splitlines()), type(error).__name__)}\n"
+            "Expected an adapter and a base model in safetensors, the base model without code of its own. If it has "
+            "moved, change base_model_name_or_path in adapter_config.json."
+        ) from error
+
+
+def _tokenizer_of(adapter: Path, base: str, model: PreTrainedModel) -> PreTrainedTokenizerBase:
+    """An adapter may bring a tokenizer; otherwise it is that of its base model."""
+    own = (adapter / "tokenizer_config.json").exists()
+    name = str(adapter) if own else base
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    check_vocabulary(tokenizer, name, model)
+    return tokenizer
+
+
+def set_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give GPT-2, Llama and the like, which come without a padding token, the end of a text as one."""
+    if model.config.pad_token_id is None:
+        # Classification needs to know where a text ends.
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str, model: PreTrainedModel) -> None:
+    """Refuse a tokenizer that does not belong to the model.
+
+    Of a checkpoint without tokenizer files transformers makes an empty one, silently; that of another model may know
+    words for which the embedding has no row.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if set(vocabulary) <= set(tokenizer.all_special_tokens):
+        raise RunError(
+            f"{path_or_name} has no vocabulary. Copy the files of the tokenizer it was trained with beside its weights."
+        )
+    try:
+        rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:  # models that embed something other than words
+        return
+    largest = max(vocabulary.values())
+    if rows is not None and largest >= rows:
+        raise RunError(
+            f"{path_or_name}: its tokenizer counts words up to number {largest}, and the model has embeddings for "
+            f"{rows} words only. Copy the files of the tokenizer it was trained with beside its weights."
+        )
+
+
+def outline_of(name: str, trust_remote_code: bool = False) -> Outline:
+    """What a checkpoint has, as a text classifier; an adapter counts as the classifier that it makes of its base."""
+    path = resolve_model(name)
+    try:
+        is_adapter = adapter_folder(path) is not None
+    except Exception as error:  # as below
+        raise RunError(f"the model {name!r} cannot be loaded: {why_not_loaded(name, error)}\n{EXPECTED}") from error
+    if not is_adapter:
+        return outline(name, trust_remote_code)
+    model, _ = load_classifier(path)
+    return Outline(model.config, has_head=True, encoder=shapes_below(model))
+
+
+def load_pretrained(
+    name: str,
+    task: Task,
+    seed: int,
+    trust_remote_code: bool = False,
+    lora: Lora | None = None,
+    new_head: bool = False,
+) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+    """A model whose outputs are the labels of the task, and perhaps an adapter.
+
+    A classification head that it has is kept unless `new_head`; a new one is drawn with the seed. Code that comes with
+    the model runs only if trusted.
+    """
+    path = resolve_model(name)
+    try:
+        model, tokenizer, missing = _load(path, task, seed, trust_remote_code)
+    except RunError:
+        raise
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+        raise RunError(f"the model {name!r} cannot be loaded: {why_not_loaded(name, error)}\n{EXPECTED}") from error
+    check_vocabulary(tokenizer, name, model)
+    if isinstance(tokenizer.chat_template, dict):
+        # A classifier uses none, and their names, chosen by whoever made the checkpoint, become names of files.
+        tokenizer.chat_template = None
+    set_padding(model, tokenizer)
+    if new_head:
+        _replace_head(model, seed, trust_remote_code)
+    return (model if lora is None else with_adapter(model, lora, new=missing)), tokenizer
+
+
+def keep_length(model: Any, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """Have the tokenizer say, also when it is saved, how many tokens of a text the model reads."""
+    longest = longest_text(model, tokenizer)
+    if max_length > longest:
+        raise RunError(f"max_length {max_length} is more than the model's {longest} tokens")
+    tokenizer.model_max_length = max_length
+
+
+def _load(
+    path: str, task: Task, seed: int, trust_remote_code: bool
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, set[str]]:
+    """The model, its tokenizer, and the weights that the checkpoint lacks."""
+    labels: dict[str, Any] = {
+        "num_labels": len(task.labels),
+        "id2label": dict(enumerate(task.labels)),
+        "label2id": {label: i for i, label in enumerate(task.labels)},
+        "problem_type": "multi_label_classification" if task.multi_label else "single_label_classification",
+    }
+    if adapter_folder(path) is not None:
+        merged, tokenizer = load_classifier(path, trust_remote_code)
+        merged.config.update(labels)
+        merged.num_labels = len(task.labels)  # type: ignore[assignment]
+        return merged.requires_grad_(True), tokenizer, set()  # PEFT has frozen it
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+    set_seed(seed)
+    with quiet_loading():
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+            path,
+            **labels,
+            ignore_mismatched_sizes=True,
+            use_safetensors=True,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+        )
+    return model, tokenizer, loaded["missing_keys"]
+
+
+def _replace_head(model: PreTrainedModel, seed: int, trust_remote_code: bool) -> None:
+    """Give the model a new, seeded head in place of the one that it has."""
+    if encoder(model) is None:
+        raise RunError(f"{type(model).__name__} does not tell its head from its encoder: --new-head cannot replace it")
+    set_seed(seed)
+    fresh = AutoModelForSequenceClassification.from_config(model.config, trust_remote_code=trust_remote_code)
+    for name in head_modules(model):
+        setattr(model, name, getattr(fresh, name).to(device=model.device, dtype=model.dtype))

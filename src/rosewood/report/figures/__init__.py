@@ -1,0 +1,21 @@
+"""Figures: each file turns typed results into one Plotly figure; `save` writes it as page, data or picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rosewood.config.lazy_imports import on_first_use
+
+if TYPE_CHECKING:
+    from rosewood.report.figures.landscape import loss_along_the_line, loss_contours, loss_surfaces
+
+# Imported on first use, so that commands without figures do not wait for Plotly.
+_HOMES = {
+    "loss_along_the_line": "rosewood.report.figures.landscape",
+    "loss_contours": "rosewood.report.figures.landscape",
+    "loss_surfaces": "rosewood.report.figures.landscape",
+}
+
+__all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]
+
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -1,0 +1,196 @@
+"""The accuracy of each method from every perspective: clean, shifted, adversarial and noisy text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from rosewood.comparison.methods import Figure, mean_of
+from rosewood.comparison.runs import EvaluatedRun, shared_tasks
+from rosewood.evaluation.means import ROLES, interval_of_mean, mean_interval
+from rosewood.report.figures.charts import averaged, dots
+from rosewood.report.figures.style import axis_title, label, mark, styled
+from rosewood.results import AttackSummary, Evaluation, Role
+from rosewood.results.guessing import guesses_before, is_guessing, marked
+
+Methods = Mapping[str, Sequence[Evaluation]]
+"""Method -> the evaluations of its runs."""
+
+
+def perspectives(methods: Mapping[str, Sequence[EvaluatedRun]]) -> go.Figure | None:
+    """Means over the counted sets of each role, with intervals; nothing where there are fewer than two roles.
+
+    Tasks are no seeds: the tasks that all methods have are averaged within each seed before the interval over seeds.
+    """
+    shared = shared_tasks(methods)
+    found = averaged(
+        (row, method, figure)
+        for method, seeds in shared.by_seed.items()
+        for evaluations in seeds.values()
+        for row, figure in _over_tasks(evaluations)
+    )
+    if len({each.row for each in found}) < 2:
+        return None
+    axis = "accuracy in %" if len(shared.tasks) == 1 else f"mean accuracy over {len(shared.tasks)} tasks in %"
+    return dots(found, list(methods), "Accuracy from each perspective", axis)
+
+
+def _over_tasks(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Figure]]:
+    """The mean of each role over the tasks of one seed; a role that not all of them have says so."""
+    by_role: dict[Role, list[Figure]] = {}
+    for evaluation in evaluations:
+        for role, accuracy in role_accuracies(evaluation):
+            by_role.setdefault(role, []).append(accuracy)
+    for role, figures in by_role.items():
+        lacking = len(figures) < len(evaluations)
+        yield f"{role}, {len(figures)} of {len(evaluations)} tasks" if lacking else role, _mean(figures)
+
+
+def _mean(figures: Sequence[Figure]) -> Figure:
+    """Of one model for each task, whose examples differ."""
+    values = [each.value for each in figures]
+    intervals = [each.interval or (each.value, each.value) for each in figures]
+    return Figure(
+        sum(values) / len(values), interval_of_mean(values, intervals), any(each.guessing for each in figures)
+    )
+
+
+def role_accuracies(evaluation: Evaluation) -> Iterator[tuple[Role, Figure]]:
+    """The mean accuracy over the counted sets of each role that has some."""
+    for role in ROLES:
+        sets = [each for each in evaluation.sets if each.role == role and each.counted]
+        if sets:
+            mean = sum(each.accuracy for each in sets) / len(sets)
+            yield role, Figure(mean, mean_interval(sets), is_guessing(evaluation))
+
+
+def sets(methods: Methods, role: Role) -> go.Figure | None:
+    """One row for each set of the role; nothing if there is none."""
+    found = averaged(
+        (each.name, method, Figure(each.accuracy, each.interval, is_guessing(run)))
+        for method, runs in methods.items()
+        for run in runs
+        for each in run.sets
+        if each.role == role
+    )
+    return dots(found, list(methods), f"Accuracy on {role} sets", "accuracy in %") if found else None
+
+
+def groups(methods: Methods, name: str) -> go.Figure | None:
+    """One row for each group of the set; nothing if it was not divided."""
+    found = averaged(
+        (f"{group.kind}: {group.group}", method, Figure(group.accuracy, group.interval, is_guessing(run)))
+        for method, runs in methods.items()
+        for run in runs
+        for each in run.sets
+        if each.name == name
+        for group in each.groups
+    )
+    return dots(found, list(methods), f"Groups of {label(name)}", "accuracy in %") if found else None
+
+
+def anomaly_scores(methods: Methods) -> list[str]:
+    """The scores that tell anomalies, in the order of the evaluation."""
+    return list(dict.fromkeys(each.score for runs in methods.values() for run in runs for each in run.anomalies))
+
+
+def anomalies(methods: Methods, score: str) -> go.Figure:
+    """AUROC by set, for one score; half is chance."""
+    found = averaged(
+        (each.name, method, Figure(each.auroc))
+        for method, runs in methods.items()
+        for run in runs
+        for each in run.anomalies
+        if each.score == score
+    )
+    figure = dots(found, list(methods), label(score.replace("_", " ")), "AUROC in %, 50 is chance", reference=0.5)
+    # The same for every score, so that they compare.
+    lowest = min([0.5, *(each.auroc for runs in methods.values() for run in runs for each in run.anomalies)])
+    return figure.update_xaxes(range=[100 * lowest - 3, 103])
+
+
+Attacked = Mapping[str, Mapping[str, Sequence[AttackSummary]]]
+"""Attack -> method -> what it came to in each of its runs."""
+
+
+def robust_accuracy(attacked: Attacked, methods: Sequence[str]) -> go.Figure | None:
+    """Two rows an attack: the accuracy on the attacked examples before, and under attack."""
+    found = averaged(_figures(attacked))
+    return dots(found, methods, "Accuracy before and under attack", "accuracy in %") if found else None
+
+
+def _figures(attacked: Attacked) -> Iterator[tuple[str, str, Figure]]:
+    for attack, by_method in attacked.items():
+        for method, summaries in by_method.items():
+            for each in (summary for summary in summaries if summary.attacked):
+                guessing = guesses_before(each)
+                yield f"before {attack}", method, Figure(each.clean_accuracy, each.clean_interval, guessing)
+                yield f"under {attack}", method, Figure(each.robust_accuracy, each.robust_interval, guessing)
+
+
+def noise_kinds(methods: Methods) -> list[str]:
+    """The noises that were measured at two strengths or more, as a curve needs."""
+    measured = {
+        (each.noise.kind, each.noise.strength): None
+        for runs in methods.values()
+        for run in runs
+        for each in run.sets
+        if each.noise
+    }
+    kinds = [kind for kind, _ in measured]
+    return [kind for kind in dict.fromkeys(kinds) if kinds.count(kind) > 1]
+
+
+def noise_curves(methods: Methods, kind: str) -> go.Figure:
+    """One curve a method, from the text as it is to the strongest noise."""
+    figure = go.Figure()
+    for place, (method, runs) in enumerate(methods.items()):
+        curve = _curve(runs, kind)
+        ends = [each.interval or (each.value, each.value) for each in curve.values()]
+        look = mark(place)
+        figure.add_scatter(
+            x=list(curve),
+            y=[100 * each.value for each in curve.values()],
+            error_y={
+                "array": [
+                    100 * (min(1, high) - each.value) for each, (_, high) in zip(curve.values(), ends, strict=True)
+                ],
+                "arrayminus": [
+                    100 * (each.value - max(0, low)) for each, (low, _) in zip(curve.values(), ends, strict=True)
+                ],
+                "thickness": 1,
+                "width": 2,
+            },
+            mode="lines+markers",
+            name=marked(label(method), any(map(is_guessing, runs))),
+            line={"color": look.colour, "dash": look.dash, "width": 2},
+            marker={"color": look.colour, "symbol": look.symbol, "size": 6},
+            hovertext=[f"{label(method)} at {at:g}: {100 * each.value:.1f} %" for at, each in curve.items()],
+            hoverinfo="text",
+        )
+    styled(figure, label(kind.replace("_", " ")))
+    figure.update_layout(showlegend=True, height=300)
+    figure.update_xaxes(title=axis_title("strength"), zeroline=False)
+    figure.update_yaxes(title=axis_title("accuracy in %"), range=_range(methods), automargin=True, zeroline=False)
+    return figure
+
+
+def _range(methods: Methods) -> list[float]:
+    """The same for every kind, so that the steepness of their curves compares."""
+    curves = [_curve(runs, kind) for runs in methods.values() for kind in noise_kinds(methods)]
+    ends = [end for curve in curves for each in curve.values() for end in each.interval or (each.value,)]
+    return [100 * max(0.0, min(ends)) - 2, 100 * min(1.0, max(ends)) + 2]
+
+
+def _curve(runs: Sequence[Evaluation], kind: str) -> dict[float, Figure]:
+    """Strength -> accuracy; strength 0 is the set that the noise was made from."""
+    points: dict[float, list[Figure]] = {}
+    for run in runs:
+        noisy = [each for each in run.sets if each.noise and each.noise.kind == kind]
+        plain = {each.noise.of for each in noisy if each.noise}
+        for each in run.sets:
+            strength = each.noise.strength if each.noise else 0.0
+            if each in noisy or each.name in plain:
+                points.setdefault(strength, []).append(Figure(each.accuracy, each.interval))
+    return {strength: mean_of(points[strength]) for strength in sorted(points)}

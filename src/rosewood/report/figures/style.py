@@ -1,0 +1,93 @@
+"""How every figure looks: colours that the colour-blind tell apart and that show on light and on dark pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+# Each has a contrast of at least 3 against white and against #111111 (WCAG's bound for graphics), and any two differ by
+# at least 25 in CIELAB to normal, protan and deutan eyes.
+PALETTE = ("#0072b2", "#d55e00", "#42a584", "#8c5438", "#4a6572", "#0050f2")
+# Lightness grows steadily, so it also reads in grey and to all eyes.
+SEQUENTIAL = "cividis"
+DIVERGING = "rdbu"
+TEXT = "#767676"  # a contrast of 4.5 against white and 4.2 against #111111: the middle that serves both
+GRID = "rgba(128, 128, 128, 0.25)"
+FONT = "system-ui, sans-serif"
+
+
+def colour(place: int) -> str:
+    """The colour of the curve at this place; after the last the palette starts anew."""
+    return PALETTE[place % len(PALETTE)]
+
+
+def styled(figure: go.Figure, title: str) -> go.Figure:
+    """The figure in Rosewood's look, on the background of whatever page shows it."""
+    figure.update_layout(
+        template="none",
+        title={"text": title},
+        colorway=PALETTE,
+        font={"color": TEXT, "family": FONT, "size": 13},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 70, "r": 30, "t": 80, "b": 60},
+    )
+    axis = {"gridcolor": GRID, "linecolor": TEXT, "zerolinecolor": GRID}
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    figure.update_scenes(
+        {name: {"gridcolor": GRID, "backgroundcolor": "rgba(0,0,0,0)"} for name in ("xaxis", "yaxis", "zaxis")}
+    )
+    return figure
+
+
+SIGNS = (("circle", "solid"), ("diamond", "dash"), ("square", "dot"), ("triangle-up", "dashdot"))
+POINTS = 200
+
+
+class Mark(NamedTuple):
+    """The look of one series: its colour, the sign of its points and the dashes of its lines."""
+
+    colour: str
+    symbol: str
+    dash: str
+
+
+def mark(place: int) -> Mark:
+    """The look of the series at this place; where colours start anew, signs and dashes change."""
+    return Mark(colour(place), *SIGNS[place // len(PALETTE) % len(SIGNS)])
+
+
+def drawn(steps: Sequence[int]) -> slice:
+    """Which of very many steps to draw: at most 200 at equal distances, the last among them."""
+    stride = math.ceil(len(steps) / POINTS)
+    return slice((len(steps) - 1) % stride, None, stride)
+
+
+LONGEST = 32
+
+
+def label(text: str, longest: int = LONGEST) -> str:
+    """The text in one line; Plotly reads a little HTML, so what looks like a tag or an entity is escaped."""
+    line = " ".join(text.split())
+    return escape(line if len(line) <= longest else f"{line[: longest - 1]}…", quote=False)
+
+
+def folded(name: str, longest: int = 20) -> str:
+    """The label of a dotted name, in two lines if it is long: broken after the dot nearest to its middle."""
+    text = label(name, longest=2 * longest)
+    dots = [place for place, sign in enumerate(text) if sign == "."]
+    if len(text) <= longest or not dots:
+        return text
+    end = min(dots, key=lambda place: abs(place + 1 - len(text) / 2)) + 1
+    return f"{text[:end]}<br>{text[end:]}"
+
+
+def axis_title(text: str) -> dict[str, Any]:
+    """The title of an axis, no louder than its numbers."""
+    return {"text": text, "font": {"size": 12}}

@@ -1,0 +1,243 @@
+"""Substitutes of the words of a text, as token ids in the places of the words' own tokens.
+
+A word may have several tokens, and so may each of its substitutes. The text keeps its length: a substitute is stretched
+over the places of the word, so that place j of k holds a mixture of the tokens that make up the j-th of k equal parts
+of the substitute. With as many tokens as the word it stands there as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from rosewood.data.tokenize import quiet
+from rosewood.errors import DataError, closest
+from rosewood.words.text import WORD, Words
+
+SUBSTITUTES = "substitutes"
+"""The column that an aligned data set has, and the entry of a batch."""
+KEYS = ("place", "first", "layer", "slot", "token", "share")
+
+Surface = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+"""From the words of a text to the substitutes of each."""
+Pieces = Literal["any", "equal", "single"]
+
+
+class Entry(NamedTuple):
+    """One token of one substitute, in one place of its word.
+
+    `first` is the place of the word's first token, `slot` the number of the substitute (the word itself has slot 0),
+    and `share` how much of the place the token fills. `layer` tells apart the entries of one place.
+    """
+
+    place: int
+    first: int
+    layer: int
+    slot: int
+    token: int
+    share: float
+
+
+def with_substitutes(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    surface: Surface,
+    fields: Sequence[str],
+    field: str | None = None,
+    *,
+    max_length: int = 128,
+    slots: int = 10,
+    pieces: Pieces = "any",
+    pattern: str = WORD,
+) -> Dataset:
+    """Add to tokenized texts what may stand in for their words; the data set still has the texts, in `fields`.
+
+    Only the words of one field are replaced, by default the last (the hypothesis of a pair). A word has at most
+    `slots` choices, itself included. `pieces` says which substitutes count: `any`, those with as many tokens as the
+    word (`equal`), or only words of one token with substitutes of one token (`single`, as in the RIFT paper).
+    """
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"expected a datasets.Dataset of tokenized texts, got {type(dataset).__name__}")
+    if isinstance(fields, str) or not fields:
+        raise DataError(f"expected in fields the names of the text columns, such as ['text'], got {fields!r}")
+    field = fields[-1] if field is None else field
+    if field not in fields:
+        raise DataError(f"there is no text {field!r} whose words could be replaced: {closest(field, list(fields))}")
+    if not getattr(tokenizer, "is_fast", False):
+        raise DataError(
+            f"{type(tokenizer).__name__} cannot say which tokens a word has: use a fast tokenizer (use_fast=True)"
+        )
+    missing = [name for name in ("input_ids", *fields) if name not in dataset.column_names]
+    if missing:
+        raise DataError(
+            f"expected tokenized data that still have their texts; {', '.join(missing)} is missing, there are "
+            f"{', '.join(dataset.column_names)}"
+        )
+    aligner = Aligner(tokenizer, surface, slots, pieces, pattern)
+    which = list(fields).index(field)
+
+    def align(batch: dict[str, list]) -> dict[str, list]:
+        texts = [batch[name] for name in fields]
+        encoded = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
+        found = []
+        for row, own in enumerate(batch["input_ids"]):
+            if encoded["input_ids"][row] != list(own):
+                raise DataError(
+                    "the token ids of the data are not those of their texts: tokenize with truncation=True and the "
+                    f"same max_length (here {max_length}), without padding; text: {texts[which][row][:80]!r}"
+                )
+            sides = encoded.sequence_ids(row)
+            offsets = [
+                span if side == which else None
+                for span, side in zip(encoded["offset_mapping"][row], sides, strict=True)
+            ]
+            entries = aligner.entries(texts[which][row], own, offsets)
+            found.append({key: [getattr(entry, key) for entry in entries] for key in KEYS})
+        return {SUBSTITUTES: found}
+
+    with quiet(len(dataset)):
+        return dataset.map(align, batched=True, desc="substitutes")
+
+
+class Aligner:
+    """Finds the tokens of a text's words and of what may stand in for them."""
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        surface: Surface,
+        slots: int = 10,
+        pieces: Pieces = "any",
+        pattern: str = WORD,
+    ) -> None:
+        self._surface, self._slots, self._pieces, self._pattern = surface, slots, pieces, pattern
+        self._unknown = tokenizer.unk_token_id
+
+        @lru_cache(maxsize=1_000_000)
+        def encode(text: str) -> tuple[int, ...]:
+            return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+        self._encode = encode
+
+    def entries(self, text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int] | None]) -> list[Entry]:
+        """The substitutes of a text; `offsets` are the characters of each token, None for tokens of other texts."""
+        words = Words.split(text, self._pattern)
+        found: list[Entry] = []
+        places = list(self._places(text, words, offsets))
+        surface = self._surface(words.words) if places else ()
+        for number, start, tokens in places:
+            choices = self._choices(text[:start], words.words[number], surface[number], [ids[i] for i in tokens])
+            layers = [0] * len(tokens)
+            for slot, choice in enumerate(choices, start=1):
+                for j, token, share in stretched(choice, len(tokens)):
+                    found.append(Entry(tokens[j], tokens[0], layers[j], slot, token, share))
+                    layers[j] += 1
+        return found
+
+    def _places(
+        self, text: str, words: Words, offsets: Sequence[tuple[int, int] | None]
+    ) -> Iterator[tuple[int, int, list[int]]]:
+        """Number, first character and tokens of every word that has its tokens to itself, all of them."""
+        spans = words.spans()
+        ends = [end for _, end in spans]
+        covered: dict[int, list[tuple[int, int, int]]] = {}
+        for place, span in enumerate(offsets):
+            start, end = (0, 0) if span is None else _without_spaces(text, *span)
+            number = bisect_right(ends, start)
+            while start < end and number < len(spans) and spans[number][0] < end:
+                covered.setdefault(number, []).append((place, start, end))
+                number += 1
+        for number, tokens in covered.items():
+            start, end = spans[number]
+            if tokens[0][1] == start and tokens[-1][2] == end:  # neither cut off nor part of a token beyond the word
+                yield number, start, [place for place, _, _ in tokens]
+
+    def _choices(self, before: str, word: str, substitutes: Sequence[str], own: Sequence[int]) -> list[tuple[int, ...]]:
+        """The tokens of the substitutes, as they would be in the place of the word, without repetitions."""
+        prefix = self._prefix(before, word, tuple(own)) if substitutes else None
+        if prefix is None or (self._pieces == "single" and len(own) > 1):
+            return []
+        head = len(self._encode(prefix + word)) - len(own)
+        lead = self._encode(prefix + word)[:head]
+        found: dict[tuple[int, ...], None] = {}
+        for substitute in substitutes:
+            tokens = self._encode(prefix + substitute)
+            if tokens[:head] != lead or self._unknown in tokens[head:] or not tokens[head:]:
+                continue
+            if self._pieces == "any" or len(tokens) - head == len(own):
+                found[tokens[head:]] = None
+        found.pop(tuple(own), None)
+        return list(found)[: self._slots - 1]
+
+    def _prefix(self, before: str, word: str, own: tuple[int, ...]) -> str | None:
+        """What has to stand before a word for it to get the tokens that it has in the text."""
+        for prefix in ("", " ", before[-1:]):
+            if self._encode(prefix + word)[-len(own) :] == own:
+                return prefix
+        return None
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of a token that are no spaces; some tokenizers count the space before a word as its own."""
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def stretched(tokens: Sequence[int], places: int) -> Iterator[tuple[int, int, float]]:
+    """Place, token and share of each token of a substitute that is spread evenly over some places."""
+    count = len(tokens)
+    for place in range(places):
+        start, end = place * count, (place + 1) * count  # in units of 1 / places of a token
+        for i in range(start // places, -(-end // places)):
+            overlap = min(end, (i + 1) * places) - max(start, i * places)
+            yield place, tokens[i], overlap / count
+
+
+class SubstituteCollator:
+    """Collates as another collator does, and the substitutes beside.
+
+    The batch gets `substitutes`: `tokens`, `slots` and `shares`, each `(batch, layers, tokens)`, and `words`,
+    `(batch, tokens)`: the place of the first token of each token's word. Where there is no substitute, the slot is 0.
+    """
+
+    def __init__(self, inner: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
+        self.inner = inner
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        found = [example.get(SUBSTITUTES) for example in examples]
+        plain = [{key: value for key, value in example.items() if key != SUBSTITUTES} for example in examples]
+        batch = self.inner(plain)
+        if None in found:
+            return batch
+        columns = [{key: np.asarray(one[key]) for key in KEYS} for one in found if one is not None]
+        return {**batch, SUBSTITUTES: _dense(columns, plain, batch["input_ids"])}
+
+
+def _dense(
+    columns: list[dict[str, np.ndarray]], examples: list[dict[str, Any]], ids: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    count, length = ids.shape
+    layers = max((int(one["layer"].max()) + 1 for one in columns if len(one["layer"])), default=1)
+    tokens = ids.numpy()[:, None, :].repeat(layers, axis=1)
+    slots = np.zeros((count, layers, length), dtype=np.int64)
+    shares = np.zeros((count, layers, length), dtype=np.float64)
+    words = np.arange(length)[None].repeat(count, axis=0)
+    for row, one in enumerate(columns):
+        own = np.asarray(examples[row]["input_ids"])
+        shift = 0 if np.array_equal(ids[row, : len(own)].numpy(), own) else length - len(own)  # padded on the left
+        place, first = one["place"].astype(int) + shift, one["first"].astype(int) + shift
+        at = (row, one["layer"].astype(int), place)
+        tokens[at], slots[at], shares[at] = one["token"], one["slot"], one["share"]
+        words[row, place] = first
+    arrays = {"tokens": tokens, "slots": slots, "shares": shares, "words": words}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -1,0 +1,250 @@
+"""Which words may stand in for which: the substitution sets of attacks and of adversarial training."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rosewood.data.files import file_digest
+from rosewood.errors import AbsentError, DataError, closest
+from rosewood.results.durable import write_whole
+from rosewood.words.inflection import dictionary_version
+
+COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
+MOST = 8
+"""Substitutes of a word, as many as the counter-fitted neighbours have."""
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Substitutes of words, best first; most lexicons are in lower case."""
+
+    name: str
+    entries: Mapping[str, tuple[str, ...]]
+    left_out: int = 0
+    """Pairs that `without` removed."""
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Sequence[str]], name: str = "lexicon") -> Lexicon:
+        """A lexicon from word -> substitutes; refuses what no attack could use."""
+        if not isinstance(entries, Mapping):
+            raise DataError(f"{name}: expected word -> list of substitutes, got {type(entries).__name__}")
+        return cls(name, {word: _checked(name, word, found) for word, found in entries.items()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Lexicon:
+        """Read a JSON object of word -> list of substitutes."""
+        path = Path(path)
+        try:
+            entries = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise AbsentError(f"{path}: no such file, expected a JSON object of word -> list of substitutes") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{path} cannot be read as JSON: {error}") from None
+        return cls.of(entries, str(path))
+
+    @classmethod
+    def named(cls, name: str | None = None, data_dir: str | Path | None = None) -> Lexicon:
+        """A lexicon by its name (`lexicon_names()`), the JSON file of one, or the folder of a wordnet in WN-LMF.
+
+        Without a name: counter-fitted where the data folder has it, as the papers use it, otherwise roget.
+        """
+        if name is None:
+            return _default(data_dir)
+        if name in _BY_NAME:
+            return _BY_NAME[name](data_dir)
+        if Path(name).is_dir():
+            return cls.omw(name)
+        if Path(name).suffix != ".json":
+            check_lexicon(name)
+        return cls.load(name)
+
+    @classmethod
+    def counter_fitted(cls, data_dir: str | Path | None = None) -> Lexicon:
+        """At most 8 counter-fitted neighbours of a word (Alzantot et al. 2018, Jia et al. 2019), as published.
+
+        Of the file's 49,975 words 25,591 have any.
+        """
+        folder = data_dir or os.environ.get("ROSEWOOD_DATA")
+        if not folder:
+            raise AbsentError(
+                f"the counter-fitted neighbours are the file {COUNTER_FITTED} of the data folder: "
+                "name the folder with --data-dir or ROSEWOOD_DATA"
+            )
+        return replace(cls.load(Path(folder) / COUNTER_FITTED), name="counter-fitted")
+
+    @classmethod
+    def wordnet(cls, data_dir: str | Path | None = None, folder: str | Path | None = None) -> Lexicon:
+        """Synonyms of WordNet, first senses first, in the form of the word; less the antonyms of the data folder."""
+        from rosewood.words import wordnet
+        from rosewood.words.inflection import inflected
+
+        found = Path(folder) if folder else wordnet.find_wordnet()
+        made_of = (wordnet.fingerprint(found), str(MOST))
+        path = built_once("wordnet", made_of, lambda: inflected(wordnet.synonyms(found), MOST))
+        return replace(cls.load(path), name="wordnet").without(antonyms(data_dir))
+
+    @classmethod
+    def roget(cls, data_dir: str | Path | None = None) -> Lexicon:
+        """Words of one paragraph in Roget's thesaurus that MiniLM finds similar; less the antonyms of the data folder.
+
+        Needs rosewood[lexicon] and no download; building it takes a minute or two, once.
+        """
+        from rosewood.data.embedded import embedded_model, roget_page
+        from rosewood.words import roget
+        from rosewood.words.encoder import SentenceEncoder
+        from rosewood.words.inflection import inflected
+
+        page = roget_page().read_text(encoding="utf-8")
+        weights = sha256((embedded_model() / "model.safetensors").read_bytes()).hexdigest()
+
+        def build() -> Mapping[str, Sequence[str]]:
+            return inflected(roget.synonyms(page, SentenceEncoder.load("minilm")), MOST)
+
+        path = built_once("roget", (page, weights, str(MOST)), build)
+        return replace(cls.load(path), name="roget").without(antonyms(data_dir))
+
+    @classmethod
+    def omw(cls, folder: str | Path) -> Lexicon:
+        """Synonyms of another language from WN-LMF files in a folder, such as those of the Open Multilingual Wordnet.
+
+        Needs rosewood[lexicon]. Words are in the dictionary's form.
+        """
+        from rosewood.words import omw
+
+        path = built_once("omw", (omw.fingerprint(Path(folder)), str(MOST)), lambda: omw.synonyms(Path(folder), MOST))
+        return replace(cls.load(path), name=str(folder))
+
+    def without(self, pairs: Collection[Pair]) -> Lexicon:
+        """The lexicon less these pairs, whichever way round they stand."""
+        kept = {
+            word: tuple(each for each in found if frozenset((word, each)) not in pairs)
+            for word, found in self.entries.items()
+        }
+        left_out = sum(map(len, self.entries.values())) - sum(map(len, kept.values()))
+        return replace(self, entries=kept, left_out=self.left_out + left_out)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Each word with each of its substitutes; a pair comes twice if both stand in for each other."""
+        return (frozenset((word, each)) for word, found in self.entries.items() for each in found)
+
+    def substitutes(self, word: str) -> tuple[str, ...]:
+        """The words that may stand in for this one; none if it is not known."""
+        return self.entries.get(word, ())
+
+    @property
+    def known_as(self) -> str | None:
+        """Its name, where that is one that `Lexicon.named` takes: a lexicon's, a file's or a folder's."""
+        return self.name if self.name in _BY_NAME or Path(self.name).exists() else None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all entries: figures are comparable only where it is the same."""
+        plain = json.dumps({word: list(found) for word, found in self.entries.items() if found}, sort_keys=True)
+        return sha256(plain.encode()).hexdigest()[:16]
+
+
+def lexicon_names() -> list[str]:
+    """The names that `Lexicon.named` knows."""
+    return list(_BY_NAME)
+
+
+def check_lexicon(name: str | None) -> None:
+    """Refuse what is neither the name of a lexicon nor a file."""
+    if name is not None and name not in _BY_NAME and not Path(name).exists():
+        raise DataError(
+            f"unknown lexicon {name!r}: {closest(name, lexicon_names())} Or name a JSON file, or the folder of a "
+            "wordnet in WN-LMF."
+        )
+
+
+def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None) -> str:
+    """A name for what `Lexicon.named` would give, without building it: with the hash of a lexicon that is a file."""
+    folder = data_dir or os.environ.get("ROSEWOOD_DATA")
+    published = Path(folder) / COUNTER_FITTED if folder else None
+    file = published if name in (None, "counter-fitted") else Path(name)
+    if file is not None and file.is_file():
+        return f"{name or 'counter-fitted'} {file_digest(file)}"
+    if file is not None and file.is_dir():
+        from rosewood.words import omw
+
+        return f"{name} {omw.fingerprint(file)}"
+    return name or "roget"
+
+
+def _default(data_dir: str | Path | None) -> Lexicon:
+    try:
+        return Lexicon.counter_fitted(data_dir)
+    except AbsentError as error:
+        absent = error
+    try:
+        return Lexicon.roget(data_dir)
+    except AbsentError as error:
+        raise AbsentError(f"no lexicon is at hand. {absent}. Roget's thesaurus: {error}.") from None
+
+
+def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:
+    if not isinstance(word, str) or not word or isinstance(found, str) or not isinstance(found, Sequence):
+        raise DataError(f"{name}, entry {word!r}: expected a word and a list of substitutes, got {found!r}")
+    bad = [each for each in found if not isinstance(each, str) or not each or any(map(str.isspace, each))]
+    if bad:
+        raise DataError(f"{name}, entry {word!r}: a substitute must be a single word, got {bad[0]!r}")
+    return tuple(each for each in dict.fromkeys(found) if each != word)
+
+
+_BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet, "roget": Lexicon.roget}
+
+
+def cache_folder() -> Path:
+    """ROSEWOOD_CACHE, or `rosewood` in the user's cache folder."""
+    if own := os.environ.get("ROSEWOOD_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rosewood"
+
+
+def built_once(name: str, made_of: Iterable[str], build: Callable[[], Mapping[str, Sequence[str]]]) -> Path:
+    """The JSON file of these entries; built if there is none of the same code and ingredients."""
+    parts = [*made_of, dictionary_version(), *(file.read_text(encoding="utf-8") for file in _code(name))]
+    path = cache_folder() / f"{name}-{sha256(json.dumps(parts).encode()).hexdigest()[:16]}.json"
+    if not path.exists():
+        write_whole(path, json.dumps(build(), ensure_ascii=False))
+    return path
+
+
+def _code(name: str) -> list[Path]:
+    here = Path(__file__).parent
+    return [here / "inflection.py", here / f"{name}.py"]
+
+
+FILES = "wordsub/*antonyms.txt"
+Pair = frozenset[str]
+"""Two words, in no order."""
+
+
+def antonyms(data_dir: str | Path | None = None) -> frozenset[Pair]:
+    """The pairs in the antonym files of the data folder, which are those of counter-fitting (Mrkšić et al. 2016)."""
+    folder = data_dir or os.environ.get("ROSEWOOD_DATA")
+    files = sorted(Path(folder).glob(FILES)) if folder else []
+    return frozenset(pair for file in files for pair in read_pairs(file))
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Two words a line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as text: {error}") from None
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if len(words) not in (0, 2):
+            raise DataError(f"{path}, line {number}: expected two words, got {line!r}")
+        if words:
+            pairs.append(frozenset(words))
+    return pairs

@@ -1,0 +1,1 @@
+from evaluation.conftest import make_model, tokenizer  # noqa: F401  fixtures
