@@ -1,4 +1,4 @@
-"""Recipes against each other in tables: over seeds, beside published figures, and on the same examples."""
+"""Methods against each other: over seeds, beside published figures, and paired on the same examples."""
 
 from __future__ import annotations
 

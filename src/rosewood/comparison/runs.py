@@ -1,4 +1,4 @@
-"""Evaluated runs: which of them may stand in one table, and which are seeds of one method."""
+"""Evaluated runs: which may share a table, which are seeds of one method, and what was not tested."""
 
 from __future__ import annotations
 

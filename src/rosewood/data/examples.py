@@ -1,4 +1,4 @@
-"""Turns a table as read into the examples of a task, and refuses whatever a model cannot learn from."""
+"""Turn a table into the examples of a task, also with several labels per text, and refuse what cannot be learnt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as it was read: columns, and where each row stands, so that an error can point at it."""
+"""Read CSV, TSV, JSON Lines, JSON and Parquet files into tables that know the line of every row."""
 
 from __future__ import annotations
 

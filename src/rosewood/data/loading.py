@@ -1,4 +1,4 @@
-"""Loads any split of any task, from the data folder, an installed package or the Hub, into one shape."""
+"""Load any split of any task from the data folder, an installed package or the Hub, in one shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far training has taken the encoder from its pre-trained weights."""
+"""Drift: how far training has moved the encoder from its pre-trained weights (RIFT, Figure 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often two passes with fresh dropout predict different classes."""
+"""Inconsistency: how often two dropout passes predict different classes (ROSE, Table 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a model a parameter stands, in words."""
+"""Layers: the layer of each parameter, and records of layers over steps as heat maps need them."""
 
 from __future__ import annotations
 

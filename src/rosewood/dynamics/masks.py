@@ -1,4 +1,4 @@
-"""Which share of each tensor the selection lets move, and the risks by which it chooses."""
+"""Masks: which share of each tensor the selection lets move, and the risks by which it chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen while a run trained: one typed JSON object a line, in RUN/dynamics.
+"""How the dynamics of training are recorded: a watch looks on in some steps and writes JSON lines to RUN/dynamics.
 
 masks.jsonl          what the selection let through of each tensor, and the risks by which it chose
 drift.jsonl          how far the encoder is from its pre-trained weights

@@ -1,4 +1,4 @@
-"""Where evaluations lie in a run: the latest, and beside it the last on each suite and on the run's own task."""
+"""The files of an evaluation: the latest, the last of each suite, and all predictions in one Parquet file."""
 
 from __future__ import annotations
 

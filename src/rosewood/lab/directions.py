@@ -1,4 +1,4 @@
-"""Random directions through the space of weights, on the scale of the weights themselves."""
+"""Directions through weight space, and a model's weights moved along them and back, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss around a model, on a grid in two random directions (ROSE, Figures 1 and 2, equation 6)."""
+"""The loss around a model on a grid in two random directions (ROSE, Figures 1 and 2, equation 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of measuring models at many places on the same examples, which a second call finds finished."""
+"""The loss of models on fixed examples, with finished rows kept on disk."""
 
 from __future__ import annotations
 

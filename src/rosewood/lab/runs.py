@@ -1,4 +1,4 @@
-"""Runs that can be analysed: those whose training has ended."""
+"""Finished runs as analyses need them: found, named, and with a progress bar."""
 
 from __future__ import annotations
 

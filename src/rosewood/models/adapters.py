@@ -1,6 +1,6 @@
-"""PEFT adapters inside a model: what they stand on, and how far they take its weights from the pre-trained ones.
+"""PEFT adapters: what they sit on, how far they move the weights, and how to open a checkpoint that is one.
 
-Nothing here imports peft, so that it is needed only by those who use it.
+This module does not import peft at the top, so only users of adapters need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vector in which an encoder sums up each text, read while the model runs."""
+"""Feature vectors of texts, read while a model runs: the encoder's summary, and what the last layer sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name for a model: equal names mean equal outputs."""
+"""Fingerprints of models, checkpoints and resources: equal fingerprints mean equal results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training and evaluation mode of a model's modules."""
+"""Training and evaluation mode of a model, and the device on which it computes fastest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short names for models: the one that comes with the demo extra, and well-known ones on the Hub."""
+"""Open a model by name, folder or run: resolve its name, look at it on disk, load it for training or for use."""
 
 from __future__ import annotations
 

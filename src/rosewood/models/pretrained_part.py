@@ -1,4 +1,8 @@
-"""The part of a model that has pre-trained values, and the tether that remembers them."""
+"""The part of a model that has pre-trained values, and modules that are trained beside a model.
+
+The optimiser, clipping, the mean over processes, sharding and checkpoints see such modules; selections and other
+anchors do not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack has finished so far, on disk: a process that is killed loses the blocks it was at, no more."""
+"""Journals of long work, on disk: a killed process loses only the block or row that it was working on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers of perturbations: drawn before the forward pass, one row an example, and repeatable on demand."""
+"""Random numbers: one row per example for perturbations, and 16 bits per element for masks of many parameters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tensors of which every process holds a part only, as FSDP2 divides them.
+"""Tensors that FSDP2 divides over processes, and flat buffers and norms over many tensors.
 
-Where nothing is divided, every function gives back what it was given. What is counted over all elements of a divided
+Where nothing is divided, every function returns what it was given. What is computed over all elements of a divided
 tensor has to come through here: plain arithmetic on a part is silently that of the part.
 """
 

@@ -1,4 +1,9 @@
-"""Order statistics: which of many values lie between two quantiles, and five numbers that stand for all of them."""
+"""Statistics of many values at once: quantiles, automatic thresholds, and intervals of shares.
+
+An automatic threshold looks at the logarithms of all risks, so their scale does not matter. Risks of 0 and infinity
+have no logarithm and do not help to find the threshold: zeros always lie below it, infinities above. Equal risks are never
+separated, and the lowest tenth is always kept. Nothing waits for the device.
+"""
 
 from __future__ import annotations
 

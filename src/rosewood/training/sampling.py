@@ -1,4 +1,4 @@
-"""Batches with a say in which classes they hold, in an order that depends on seed and epoch alone."""
+"""The order of the training data: by class, by length, or plain; it depends on seed and epoch alone."""
 
 from __future__ import annotations
 

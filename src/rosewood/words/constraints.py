@@ -1,6 +1,6 @@
-"""What a substitute must satisfy in its place: constraints on the surface of a text, for attacks and training alike.
+"""Constraints on substitutes: which words of a lexicon may replace which words of a text.
 
-A constraint takes the words of a text and the substitutes of each, and gives those that it leaves. It looks at the
+A constraint takes the words of a text and the substitutes of each, and returns those that it allows. It looks at the
 original text only, so that nothing drifts. Constraints are applied one after the other.
 """
 

@@ -1,4 +1,8 @@
-"""From lemmas to the words of a text: whatever stands in for "movie" stands, as a plural, in for "movies"."""
+"""English word forms: inflected substitutes ("films" for "movies"), and contractions with their long forms.
+
+Left out of the contractions: "'d" (had or would) and "ain't", whose long forms depend on the sentence, and "'s" after
+most words, where it usually marks a possessor.
+"""
 
 from __future__ import annotations
 

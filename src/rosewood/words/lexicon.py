@@ -1,4 +1,4 @@
-"""Which words may stand in for which: the substitution sets of attacks and of adversarial training."""
+"""Lexicons: which words may replace which, for attacks and for adversarial training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack may consult beside the model: things that are no settings, because they are not plain values."""
+"""One example under attack: its resources, its questions to the model, its memory, its budget and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of a campaign, run in this process or in several; the outcome is the same."""
+"""Execute a job block by block, in one process or several, in one go or after a crash: the result is the same."""
 
 from __future__ import annotations
 

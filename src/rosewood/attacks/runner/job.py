@@ -1,4 +1,4 @@
-"""Runs many attempts at once, so that the model always works on full batches."""
+"""A job: an attack, a model and examples in blocks, run so that the model always works on full batches."""
 
 from __future__ import annotations
 

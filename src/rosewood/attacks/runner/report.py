@@ -1,4 +1,4 @@
-"""The figures of an attack, from the records of its examples."""
+"""The figures of an attack, and tables of them for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the cells of an experiment, wherever that is: all it needs is their folders."""
+"""Run cells in processes of this machine, each in its own; also what every engine must offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search is after: accuracy, accuracy under an attack, or a weighted mean of both."""
+"""What a search maximises (accuracy, robust accuracy, or both), and the held-out training data it looks at."""
 
 from __future__ import annotations
 

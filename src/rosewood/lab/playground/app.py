@@ -1,4 +1,4 @@
-"""The page itself, and the server that shows it: all of gradio is in this file."""
+"""The playground's page and server. All of gradio is in this file."""
 
 from __future__ import annotations
 

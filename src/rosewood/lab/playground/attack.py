@@ -1,4 +1,4 @@
-"""The attacks that a typed sentence can be attacked with, and the lexicons that they take words from."""
+"""Attack a typed sentence, run by run, with a chosen attack and lexicon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs that stand side by side on the page: all of one task, and ready to answer."""
+"""The runs of the playground, what each says of a sentence, and sentences to begin with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expected calibration errors: by how much confidence misses accuracy on every set."""
+"""Figures of calibration: errors on every set, and reliability diagrams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values with intervals: a row for each name, and in it a dot for each series."""
+"""Chart kinds that several figures use: dots with intervals, and heat maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far runs go from their pre-trained weights: over steps, and layer by layer."""
+"""Figures of training: drift, masks, inconsistency, ROSE's second-order ratio, and logged curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accuracy of each method from every perspective: clean, shifted, adversarial and noisy text."""
+"""Figures of evaluations: perspectives, sets, groups, anomalies, attacks and noise."""
 
 from __future__ import annotations
 

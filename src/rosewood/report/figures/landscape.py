@@ -1,4 +1,4 @@
-"""The loss around models, as surfaces (ROSE, Figure 1) and as contour lines (Figure 2)."""
+"""Figures of the loss: around models (ROSE, Figures 1 and 2), and on the line between two (Figure 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every figure looks: colours that the colour-blind tell apart and that show on light and on dark pages."""
+"""How every figure looks: colours that all readers can tell apart, one per method, and safe labels."""
 
 from __future__ import annotations
 

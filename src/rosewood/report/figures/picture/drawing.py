@@ -1,4 +1,4 @@
-"""The sheet: how large it is, and where on it the panels are."""
+"""The sheet of a picture: panels, axes, legends and notes, from Plotly's values."""
 
 from __future__ import annotations
 

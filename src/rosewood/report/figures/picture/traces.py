@@ -1,4 +1,4 @@
-"""Lines, points, words and bands."""
+"""The traces of a picture: lines, points, bands, bars, heat maps, contours and surfaces."""
 
 from __future__ import annotations
 
