@@ -1,8 +1,8 @@
 """Statistics of many values at once: quantiles, automatic thresholds, and intervals of shares.
 
 An automatic threshold looks at the logarithms of all risks, so their scale does not matter. Risks of 0 and infinity
-have no logarithm and do not help to find the threshold: zeros always lie below it, infinities above. Equal risks are never
-separated, and the lowest tenth is always kept. Nothing waits for the device.
+have no logarithm and do not help to find the threshold: zeros always lie below it, infinities above. Equal risks are
+never separated, and the lowest tenth is always kept. Nothing waits for the device.
 """
 
 from __future__ import annotations
