@@ -13,7 +13,6 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.job import SEARCHES
 from rosewood.config.training_arguments import typed_arguments
-from rosewood.data.files import of_checkpoint
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task
@@ -28,6 +27,7 @@ from rosewood.experiments.experiment import (
     TaskChoice,
     problems_of,
 )
+from rosewood.models.identity import of_checkpoint
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.plan import LORA_RATE, RATES
 from rosewood.training.run import settled
