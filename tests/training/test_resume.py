@@ -79,10 +79,41 @@ def losses(trainer: RobustTrainer) -> list[float]:
     return [entry[key] for entry in trainer.state.log_history for key in ("loss", "train_loss") if key in entry]
 
 
+def compare_every_step(recipe: Any, directory: Path, data: Any, **settings: Any) -> None:
+    """Train without a break, with a checkpoint after each step; go on from each of them; compare."""
+    path = directory / "history.jsonl"
+    settings |= {"save_strategy": "steps", "save_steps": 1, "eval_strategy": "epoch", "max_steps": 6}
+    settings |= {"data": data, "eval_data": TinyData(size=8, seed=1), "history_file": path}
+    whole = trained(recipe, directory, model=tiny_bert(dtype=torch.float32), **settings)
+    history = path.read_text()
+    for step in (4, 3, 2, 1):  # backwards, since a resumed run writes its own later ones
+        resume = str(directory / f"checkpoint-{step}")
+        found = trained(recipe, directory, model=tiny_bert(dtype=torch.float32), resume=resume, **settings)
+        assert not list(differing(weights(whole.model), weights(found.model))), f"after step {step}"
+        assert path.read_text() == history, f"after step {step}"
+        assert losses(found) == losses(whole), f"after step {step}"
+        assert evaluations(found) == evaluations(whole), f"after step {step}"
+
+
+def evaluations(trainer: RobustTrainer) -> list[tuple[int, float]]:
+    return [(entry["step"], entry["eval_loss"]) for entry in trainer.state.log_history if "eval_loss" in entry]
+
+
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_resumed_is_uninterrupted(recipe: str, tmp_path: Path) -> None:
     # Four steps an epoch: the checkpoint is inside the first, what is lost and done again reaches into the second.
     compare(recipe, tmp_path, checkpoint=2, stop=5, data=TinyData(size=16), max_steps=6)
+
+
+@pytest.mark.parametrize("recipe", ["vanilla", "roast", "rose-ensemble", "lp-ft", "rift", "smart"])
+def test_resumed_after_any_step(recipe: str, tmp_path: Path) -> None:
+    """Two steps an epoch, each of which ends with an evaluation."""
+    compare_every_step(recipe, tmp_path, TinyData(size=8))
+
+
+def test_resumed_after_any_step_with_batches_grouped_by_length(tmp_path: Path) -> None:
+    settings = {"per_device_train_batch_size": 12, "train_sampling_strategy": "group_by_length"}
+    compare_every_step("vanilla", tmp_path, lengths_data(), **settings)
 
 
 @pytest.mark.parametrize("level", ["tensor", "element"])

@@ -64,6 +64,7 @@ class CheckpointedTrainer(Trainer):
     _writing_checkpoint = False
     _resumed_loss: LossSoFar | None = None
     _loss_since: int | None = None
+    _last_step_done = False
 
     def _own_state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps beside the Trainer's own; all processes ask for it."""
@@ -73,7 +74,7 @@ class CheckpointedTrainer(Trainer):
         """Take back what `_own_state` gave."""
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        self._loss_since = None
+        self._loss_since, self._last_step_done = None, False
         if resume_from_checkpoint is not None and resume_from_checkpoint is not False:
             resume_from_checkpoint = self._good_checkpoint(resume_from_checkpoint)
         return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -91,6 +92,23 @@ class CheckpointedTrainer(Trainer):
         if isinstance(answer[0], NoGoodCheckpointError):
             raise answer[0]
         return str(answer[0])
+
+    def _maybe_log_save_evaluate(
+        self, tr_loss: Tensor, grad_norm: Any, model: nn.Module, trial: Any, epoch: float, *args: Any, **settings: Any
+    ) -> None:
+        """As the Trainer, but the checkpoint of an epoch's last step waits for the end of the epoch.
+
+        The Trainer comes here after each step and again at the end of an epoch, where it may evaluate. A run resumed
+        from the last step would begin the next epoch at once: without that evaluation, and with other random numbers,
+        because every pass over data draws one.
+        """
+        self._last_step_done = self.state.epoch == epoch + 1 and not self._last_step_done
+        waits = self._last_step_done and self.control.should_save
+        if waits:
+            self.control.should_save = False
+        super()._maybe_log_save_evaluate(tr_loss, grad_norm, model, trial, epoch, *args, **settings)
+        if waits:
+            self.control.should_save = True
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """As the Trainer, but under another name until all files are written, synced and have checksums."""

@@ -53,8 +53,7 @@ class SaveAndStop(TrainerCallback):
         return self._stopping or due
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        # The last step of an epoch is saved after the epoch's evaluation, which a resumed run would leave out.
-        if self._is_due(args.device) and not float(state.epoch).is_integer():
+        if self._is_due(args.device):
             control.should_save = True
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
