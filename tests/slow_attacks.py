@@ -1,12 +1,15 @@
-"""PWWS and Genetic as the papers' code runs them: one example, one text at a time, plain loops, no engine."""
+"""Attacks as papers describe them or their code runs them: one example, one text at a time, plain loops, no engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import numpy as np
 import torch
 from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
+
+from rosewood.words import typos
 
 Logits = Callable[[list[str]], np.ndarray]
 
@@ -145,3 +148,181 @@ def slow_genetic(
             children.append(perturb(mixed, places[draws[child]]))
         group = [elite, *children]
     return success(group) if check_last else None
+
+
+def by_importance(sure: Sure, words: list[str]) -> list[int]:
+    """The places of the words, first the one without which the model is least sure."""
+    return sure.order([sure.value([*words[:i], *words[i + 1 :]]) for i in range(len(words))])
+
+
+def slow_step(
+    sure: Sure, words: list[str], value: float, tried: list[list[str]]
+) -> tuple[list[str] | None, list[str], float]:
+    """What fools the model, or else the words to go on with, and how sure it is of them."""
+    if not tried:
+        return None, words, value
+    values = [sure.value(each) for each in tried]
+    for i in sure.order(values):
+        if sure.logits(tried[i]).argmax() != sure.label:
+            return tried[i], tried[i], values[i]
+    best = sure.lowest(values)
+    if values[best] < value - sure.noise:
+        return None, tried[best], values[best]
+    return None, words, value
+
+
+def slow_textbugger(
+    logits: Logits,
+    words: list[str],
+    label: int,
+    surface: dict[str, list[str]],
+    rng: Random,
+    share: float,
+    neighbours: int,
+    tries: int,
+) -> list[str] | None:
+    """The words that fool the model, or None."""
+    sure = Sure("margin", logits, words, label)
+    left = max(1, int(share * len(words)))
+    current, value = words, sure.value(words)
+    for i in by_importance(sure, words):
+        bugs = []
+        for kind in ("space", "drop", "swap", "look_alike", "homoglyph", "neighbour_key"):
+            for _ in range(tries):
+                word = words[i]
+                if kind == "space" and len(word) <= 5:
+                    bugs.append(typos.space(word, rng))
+                elif kind in ("drop", "swap"):
+                    bugs.append(getattr(typos, kind)(word[:-1], rng) + word[-1])
+                elif kind != "space":
+                    bugs.append(getattr(typos, kind)(word, rng))
+        bugs += surface.get(words[i], [])[:neighbours]
+        tried = []
+        for bug in bugs:
+            if bug != words[i] and [*current[:i], bug, *current[i + 1 :]] not in tried:
+                tried.append([*current[:i], bug, *current[i + 1 :]])
+        fooled, after, value = slow_step(sure, current, value, tried)
+        if fooled:
+            return fooled
+        left -= after != current
+        current = after
+        if not left:
+            return None
+    return None
+
+
+class SlowEdits:
+    """Every edit that nobody sees: of each kind and letter one, as (word, letter, what stands there, letters)."""
+
+    def __init__(self, words: list[str], kinds: Sequence[str], rng: Random) -> None:
+        self.words = words
+        self.all: list[tuple[int, int, str, int, str]] = []
+        for at, word in enumerate(words):
+            for kind in kinds:
+                for i, letter in enumerate(word):
+                    new, length = "", 1
+                    if kind == "invisible":
+                        new = rng.choice("\u200b\u200c\u200d") + letter
+                    if kind == "homoglyphs" and letter in typos.HOMOGLYPHS:
+                        new = typos.HOMOGLYPHS[letter]
+                    if kind == "reorderings" and i + 1 < len(word) and word[i + 1] != letter:
+                        signs = "\u202d\u2066\u202e\u2066{}\u2069\u2066{}\u2069\u202c\u2069\u202c"
+                        new, length = signs.format(word[i + 1], letter), 2
+                    if kind == "deletions":
+                        new = rng.choice("abcdefghijklmnopqrstuvwxyz") + "\x08" + letter
+                    if new:
+                        self.all.append((at, i, new, length, kind))
+
+    def free(self, edit: tuple[int, int, str, int, str], made: list[tuple[int, int, str, int, str]]) -> bool:
+        at, i, _, length, _ = edit
+        return all(at != a or i + length <= j or j + size <= i for a, j, _, size, _ in made)
+
+    def words_after(self, edits: list[tuple[int, int, str, int, str]]) -> list[str]:
+        made: list[tuple[int, int, str, int, str]] = []
+        letters = [list(word) for word in self.words]
+        for edit in edits:
+            if self.free(edit, made):
+                made.append(edit)
+                at, i, new, length, _ = edit
+                letters[at][i : i + length] = [new] + [""] * (length - 1)
+        return ["".join(word) for word in letters]
+
+
+KINDS = ("invisible", "homoglyphs", "reorderings", "deletions")
+
+
+def slow_imperceptible(
+    logits: Logits, words: list[str], label: int, rng: Random, budget: int, tries: int, kinds: Sequence[str] = KINDS
+) -> list[str] | None:
+    """Greedy: the words that fool the model, or None."""
+    sure = Sure("margin", logits, words, label)
+    edits = SlowEdits(words, kinds, rng)
+    made: list[tuple[int, int, str, int, str]] = []
+    current, value = words, sure.value(words)
+    order = by_importance(sure, words)
+    while True:
+        before = len(made)
+        for at in order:
+            tried = []
+            for kind in kinds:
+                free = [each for each in edits.all if each[0] == at and each[4] == kind and edits.free(each, made)]
+                tried += rng.sample(free, min(tries, len(free)))
+            texts = [edits.words_after([*made, each]) for each in tried]
+            fooled, after, value = slow_step(sure, current, value, texts)
+            if fooled:
+                return fooled
+            if after != current:
+                made.append(tried[texts.index(after)])
+                current = after
+            if len(made) == budget:
+                return None
+        if len(made) == before:
+            return None
+
+
+def slow_evolution(
+    logits: Logits,
+    words: list[str],
+    label: int,
+    rng: np.random.Generator,
+    budget: int,
+    population: int,
+    generations: int,
+) -> list[str] | None:
+    """Differential evolution of edits that nobody sees: the words that fool the model, or None."""
+    sure = Sure("margin", logits, words, label)
+    edits = SlowEdits(words, KINDS, Random(int(rng.integers(2**63))))
+    known = sorted(edits.all, key=lambda edit: edit[:2])
+    size = max(4, population * budget)
+    ranks = rng.permuted(np.tile(np.arange(size), (budget, 1)), axis=1)
+    offsets = rng.random((size, budget))
+    group = [[(ranks[g, i] + offsets[i, g]) / size for g in range(budget)] for i in range(size)]
+    fitness = [float("inf")] * size
+    children = group
+    for _ in range(generations + 1):
+        texts = []
+        for child in children:
+            numbers = [int(gene * (len(known) + 1)) for gene in child]
+            texts.append(edits.words_after([known[number - 1] for number in numbers if number > 0]))
+        values = [sure.value(text) for text in texts]
+        for i in sure.order(values):
+            if logits(texts[i]).argmax() != label:
+                return texts[i]
+        group = [children[i] if values[i] < fitness[i] - sure.noise else group[i] for i in range(size)]
+        fitness = [values[i] if values[i] < fitness[i] - sure.noise else fitness[i] for i in range(size)]
+        best = group[sure.lowest(fitness)]
+        draws = rng.random((size, size))
+        step = rng.uniform(0.5, 1.0)
+        fresh = rng.random((size, budget))
+        coins = rng.random((size, budget))
+        sure_genes = rng.integers(budget, size=size)
+        children = []
+        for i in range(size):
+            one, two = sorted((j for j in range(size) if j != i), key=lambda j: draws[i, j])[:2]
+            child = list(group[i])
+            for g in range(budget):
+                if coins[i, g] < 0.7 or g == sure_genes[i]:
+                    gene = best[g] + step * (group[one][g] - group[two][g])
+                    child[g] = gene if 0 <= gene < 1 else fresh[i, g]
+            children.append(child)
+    return None

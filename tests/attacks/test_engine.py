@@ -11,12 +11,14 @@ from datasets import ClassLabel, Dataset, Features, Value
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import job
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Search, Target, move, probe
 from rosewood.attacks.runner.store import load_outcome
+from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.config.registry import component_names
@@ -30,7 +32,9 @@ from tiny_text import tiny_classifier
 Run = Callable[..., AttackResult]
 ATTACKS: dict[str, Attack] = {
     "genetic": Genetic(population=6, generations=3, min_log_ratio=None),
+    "imperceptible": Imperceptible(max_edits=3),
     "pwws": Pwws(),
+    "textbugger": TextBugger(),
     "textfooler": TextFooler(min_similarity=None),
     "typos": Typos(),
 }
@@ -93,6 +97,7 @@ def scaled(model: BertForSequenceClassification, factor: float) -> None:
     "method",
     [
         Pwws(scores="probability"),
+        TextBugger(scores="probability"),
         TextFooler(min_similarity=None, scores="probability"),
         *(Genetic(population=6, generations=3, min_log_ratio=None, fitness=form) for form in PUBLISHED),
     ],

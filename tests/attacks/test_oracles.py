@@ -1,7 +1,8 @@
-"""PWWS and Genetic give the texts that slow, independent transcriptions of the papers' code give."""
+"""Attacks give the texts that slow, independent transcriptions of the papers and their code give."""
 
 import os
 from collections.abc import Callable
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -10,13 +11,23 @@ from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.example import generator
+from rosewood.attacks.textbugger import TextBugger
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.results import AttackedExample, AttackResult
 from rosewood.words.lexicon import Lexicon
-from slow_attacks import Logits, one_at_a_time, slow_genetic, slow_pwws
+from slow_attacks import (
+    Logits,
+    one_at_a_time,
+    slow_evolution,
+    slow_genetic,
+    slow_imperceptible,
+    slow_pwws,
+    slow_textbugger,
+)
 from tiny_attack import ENTRIES, predicted
 
 Run = Callable[..., AttackResult]
@@ -103,6 +114,70 @@ def test_genetic_on_pairs(
         run(model3, pairs, settings),
         lambda example: slow(
             one_at_a_time(model3, tokenizer, [example.texts["premise"]]), example, "hypothesis", settings, 0
+        ),
+    )
+
+
+def drawing(example: AttackedExample) -> Random:
+    """The random numbers that an attack on letters makes of the example's generator."""
+    return Random(int(generator(0, example.texts).integers(2**63)))
+
+
+@pytest.mark.parametrize("settings", [TextBugger(), TextBugger(max_words_share=0.5, neighbours=1, tries=2)], ids=str)
+def test_textbugger(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    settings: TextBugger,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, settings),
+        lambda example: slow_textbugger(
+            logits,
+            example.texts["text"].split(),
+            example.label,
+            ENTRIES,
+            drawing(example),
+            settings.max_words_share,
+            settings.neighbours,
+            settings.tries,
+        ),
+    )
+
+
+@pytest.mark.parametrize("settings", [Imperceptible(1), Imperceptible(max_edits=4, tries=1)], ids=str)
+def test_imperceptible(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    settings: Imperceptible,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, settings),
+        lambda example: slow_imperceptible(
+            logits,
+            example.texts["text"].split(),
+            example.label,
+            drawing(example),
+            settings.max_edits,
+            settings.tries,
+        ),
+    )
+
+
+def test_imperceptible_by_evolution(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+) -> None:
+    settings = Imperceptible(max_edits=2, strategy="evolution", population=4, generations=2)
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, settings),
+        lambda example: slow_evolution(
+            logits, example.texts["text"].split(), example.label, generator(0, example.texts), 2, 4, 2
         ),
     )
 

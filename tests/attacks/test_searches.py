@@ -1,7 +1,9 @@
 """The ideas of each attack that the oracles do not cover: constraints, order, budgets of edits."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,16 +11,20 @@ from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.example import Resources, Target, by_importance
 from rosewood.attacks.runner.scores import CLEAN_VALUE, NEAR, Measure, Scale, Scores, first_lowest, highest_first, lower
+from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
+from rosewood.errors import RunError
 from rosewood.results import AttackResult
 from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.text import Words
 from rosewood.words.trigram import Trigram
+from rosewood.words.typos import HOMOGLYPHS
 from tiny_attack import ENTRIES, WORDS, sentences
 
 Run = Callable[..., AttackResult]
@@ -149,6 +155,68 @@ def test_typos_keep_to_their_budget(
         assert min(edits) >= 1 and max(edits) <= 2 and sum(edits) <= settings.max_letters
         assert len(edits) <= max(1, int(settings.max_words_share * example.words))
         assert all(len(change.before) >= 3 and change.before[0] == change.after[0] for change in example.changes)
+
+
+@pytest.mark.parametrize("settings", [TextBugger(), TextBugger(max_edits=1), TextBugger(max_words_share=1.0)], ids=str)
+def test_textbugger_keeps_to_its_budget(
+    settings: TextBugger, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    broken = [example for example in run(model, single, settings).examples if example.status == "broken"]
+    assert broken
+    for example in broken:
+        assert len(example.changes) <= min(settings.max_edits, max(1, int(settings.max_words_share * example.words)))
+        for change in example.changes:
+            is_word = change.after in ENTRIES.get(change.before, [])
+            assert is_word or 1 <= letters_changed(change.before, change.after) <= 2
+            assert is_word or change.after[0] == change.before[0]
+
+
+def test_textbugger_without_neighbours_needs_no_lexicon(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    result = run(model, single, TextBugger(neighbours=0), lexicon=None)
+    assert result.summary.counts["broken"] > 3 and result.lexicon is None
+    with pytest.raises(RunError, match="textbugger replaces words by those of a lexicon"):
+        run(model, single, TextBugger(), lexicon=None)
+
+
+BACK = {other: letter for letter, other in HOMOGLYPHS.items() if letter.isascii()}
+
+
+def seen(text: str) -> str:
+    """What a reader sees of a text with edits."""
+    text = re.sub("[\u200b-\u200d]", "", text)
+    text = re.sub(".\x08", "", text)
+    text = re.sub("\u202d\u2066\u202e\u2066(.)\u2069\u2066(.)\u2069\u202c\u2069\u202c", r"\2\1", text)
+    return "".join(BACK.get(letter, letter) for letter in text)
+
+
+KINDS = ("invisible", "homoglyphs", "reorderings", "deletions")
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "evolution"])
+@pytest.mark.parametrize("kinds", [KINDS, *((kind,) for kind in KINDS)], ids=" ".join)
+def test_imperceptible_edits_cannot_be_seen(
+    strategy: Literal["greedy", "evolution"],
+    kinds: tuple[str, ...],
+    model: BertForSequenceClassification,
+    single: Dataset,
+    run: Run,
+) -> None:
+    settings = Imperceptible(
+        max_edits=2,
+        strategy=strategy,
+        population=3,
+        **{kind: kind in kinds for kind in KINDS},  # type: ignore[arg-type]
+    )
+    result = run(model, single, settings)
+    broken = [example for example in result.examples if example.status == "broken"]
+    # The tokenizer is BERT's, which removes characters of no width before the model sees them.
+    assert not broken if kinds == ("invisible",) else len(broken) > 3
+    for example in broken:
+        assert example.adversarial is not None and seen(example.adversarial) == example.texts["text"]
+        added = [letter for letter in example.adversarial if letter in "\u200b\u200c\u200d\b\u202e" or letter in BACK]
+        assert 1 <= len(added) <= 2
 
 
 def test_the_first_letter_only_on_request(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:

@@ -7,7 +7,19 @@ from unicodedata import name
 import pytest
 import regex
 
-from rosewood.words.typos import HOMOGLYPHS, Slip, drop, homoglyph, insert, neighbour_key, swap
+from rosewood.words.typos import (
+    HOMOGLYPHS,
+    LOOK_ALIKES,
+    Slip,
+    drop,
+    homoglyph,
+    insert,
+    inside,
+    look_alike,
+    neighbour_key,
+    space,
+    swap,
+)
 
 
 @pytest.mark.parametrize(("slip", "length"), [(swap, 6), (drop, 5), (insert, 7), (neighbour_key, 6), (homoglyph, 6)])
@@ -23,6 +35,24 @@ def test_homoglyphs_look_alike_and_are_not() -> None:
     assert homoglyph("bbb", Random(0)) == "bbb"
     assert all(letter.isascii() != other.isascii() for letter, other in HOMOGLYPHS.items())
     assert all(letter.isupper() == other.isupper() for letter, other in HOMOGLYPHS.items())
+
+
+def test_signs_look_like_letters() -> None:
+    assert {look_alike("hallo", Random(seed)) for seed in range(30)} == {"h@llo", "ha1lo", "hal1o", "hall0"}
+    assert look_alike("bed", Random(0)) == "bed" and all(not other.isalpha() for other in LOOK_ALIKES.values())
+
+
+def test_a_space_is_within_the_word() -> None:
+    for first in (0, 1):
+        assert {space("bed", Random(seed), first) for seed in range(30)} == {"b ed", "be d"}
+    assert space("a", Random(0)) == "a"
+
+
+@pytest.mark.parametrize("slip", [drop, swap])
+def test_a_slip_inside_leaves_both_ends(slip: Slip) -> None:
+    words = {inside(slip)("planet", Random(seed), 1) for seed in range(100)}
+    assert len(words) > 2 and all(word[0] + word[-1] == "pt" for word in words)
+    assert inside(slip)("be", Random(0), 1) == "be"
 
 
 WORDS = {

@@ -19,8 +19,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, probe
-from rosewood.attacks.runner.scores import Floats, Measure, first_lowest, lower
+from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance
+from rosewood.attacks.runner.greedy import Descent
+from rosewood.attacks.runner.scores import Floats, Measure
 from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
 from rosewood.words.text import replaced
@@ -65,24 +66,12 @@ class TextFooler(Substitution):
         if not any(surface):
             return
         order = yield from by_importance(target)
-        current, reached = target.words, target.clean.values[0]
+        now = Descent.begin(target)
         for at in order:
-            tried = [replaced(current, at, each) for each in surface[at]]
+            tried = [replaced(now.words, at, each) for each in surface[at]]
             similarity = self._similarity(tried, at, target)
-            tried = [each for each, alike in zip(tried, similarity, strict=True) if self._close(alike)]
-            if not tried:
-                continue
-            scores = yield probe(tried)
-            if scores.wrong.any():
-                kept = [alike for alike in similarity if self._close(alike)]
-                flips = sorted(np.flatnonzero(scores.wrong), key=lambda i: -round(kept[i], 5))
-                yield move([tried[i] for i in flips])
-            best = first_lowest(scores.values, scores.near)
-            if lower(scores.values[best], reached, scores.near):
-                current, reached = tried[best], scores.values[best]
-
-    def _close(self, similarity: float) -> bool:
-        return self.min_similarity is None or similarity >= self.min_similarity
+            close = np.flatnonzero(similarity >= (-1.0 if self.min_similarity is None else self.min_similarity))
+            yield from now.step([tried[i] for i in close], similarity[close].round(5))
 
     def _similarity(self, tried: Sequence[Candidate], at: int, target: Target) -> Floats:
         if self.min_similarity is None or not tried:

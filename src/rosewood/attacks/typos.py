@@ -17,8 +17,8 @@ from typing import Annotated
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources, Search, Target, by_importance, move, probe
-from rosewood.attacks.runner.scores import highest_first, lower
+from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
+from rosewood.attacks.runner.greedy import Descent
 from rosewood.words.text import replaced
 from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, swap
 
@@ -45,20 +45,12 @@ class Typos(Attack):
         order = yield from by_importance(target)
         rng = Random(int(target.rng.integers(2**63)))
         letters, words = self.max_letters, max(1, int(self.max_words_share * len(target.words)))
-        current, reached = target.words, target.clean.values[0]
+        now = Descent.begin(target)
         for at in order:
-            costs = self._slips(current[at], rng, letters)
-            if not costs:
-                continue
-            tried = [replaced(current, at, word) for word in costs]
-            scores = yield probe(tried)
-            ranked = highest_first(-scores.values, scores.near)
-            if scores.wrong.any():
-                yield move([tried[i] for i in ranked if scores.wrong[i]])
-            best = ranked[0]
-            if lower(scores.values[best], reached, scores.near):
-                current, reached = tried[best], scores.values[best]
-                letters, words = letters - costs[current[at]], words - 1
+            costs = self._slips(now.words[at], rng, letters)
+            kept = yield from now.step([replaced(now.words, at, word) for word in costs])
+            if kept is not None:
+                letters, words = letters - costs[now.words[at]], words - 1
             if not (letters and words):
                 return
 

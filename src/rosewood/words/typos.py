@@ -5,7 +5,7 @@ of the keyboard that has most of the word's letters. A slip may leave a word as 
 swapping in "aaaa", no key beside "字".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import regex
@@ -27,7 +27,7 @@ _ROWS = (  # US, Russian, Ukrainian, Greek, Hebrew, Arabic
 
 def swap(word: str, rng: Random, first: int = 1) -> str:
     """Two neighbouring letters change places."""
-    letters = _letters(word)
+    letters = letters_of(word)
     places = range(first, len(letters) - 1)
     if places:
         at = rng.choice(places)
@@ -37,7 +37,7 @@ def swap(word: str, rng: Random, first: int = 1) -> str:
 
 def drop(word: str, rng: Random, first: int = 1) -> str:
     """A letter is missing."""
-    letters = _letters(word)
+    letters = letters_of(word)
     places = range(first, len(letters))
     if places:
         del letters[rng.choice(places)]
@@ -46,7 +46,7 @@ def drop(word: str, rng: Random, first: int = 1) -> str:
 
 def insert(word: str, rng: Random, first: int = 1) -> str:
     """There is a letter too many: one of the alphabet, or, in scripts whose keyboards we do not know, of the word."""
-    letters = _letters(word)
+    letters = letters_of(word)
     places = range(first, len(letters) + 1)
     if places:
         at = rng.choice(places)
@@ -56,7 +56,7 @@ def insert(word: str, rng: Random, first: int = 1) -> str:
 
 def neighbour_key(word: str, rng: Random, first: int = 1) -> str:
     """A letter is the one beside it on the keyboard."""
-    letters = _letters(word)
+    letters = letters_of(word)
     places = range(first, len(letters))
     if places:
         at = rng.choice(places)
@@ -67,15 +67,44 @@ def neighbour_key(word: str, rng: Random, first: int = 1) -> str:
 
 def homoglyph(word: str, rng: Random, first: int = 1) -> str:
     """A letter is another one that looks the same."""
-    letters = _letters(word)
-    places = [at for at in range(first, len(letters)) if letters[at] in HOMOGLYPHS]
+    return _exchanged(word, rng, first, HOMOGLYPHS)
+
+
+def look_alike(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is a digit or sign that looks like it."""
+    return _exchanged(word, rng, first, LOOK_ALIKES)
+
+
+def space(word: str, rng: Random, first: int = 1) -> str:
+    """A space is within the word."""
+    letters = letters_of(word)
+    places = range(max(1, first), len(letters))
     if places:
-        at = rng.choice(places)
-        letters[at] = HOMOGLYPHS[letters[at]]
+        letters.insert(rng.choice(places), " ")
     return "".join(letters)
 
 
-def _letters(word: str) -> list[str]:
+def inside(slip: Slip) -> Slip:
+    """The same slip where the last letter stays, too."""
+
+    def kept(word: str, rng: Random, first: int = 1) -> str:
+        *others, last = letters_of(word)
+        return slip("".join(others), rng, first) + last
+
+    return kept
+
+
+def _exchanged(word: str, rng: Random, first: int, table: Mapping[str, str]) -> str:
+    letters = letters_of(word)
+    places = [at for at in range(first, len(letters)) if letters[at] in table]
+    if places:
+        at = rng.choice(places)
+        letters[at] = table[letters[at]]
+    return "".join(letters)
+
+
+def letters_of(word: str) -> list[str]:
+    """What a reader takes for letters, each with its marks."""
     return regex.findall(r"\X", word)
 
 
@@ -104,3 +133,4 @@ _LATIN_CYRILLIC = dict(zip("aceiopsxyABCEHIKMOPSTXY", "асеіорѕхуАВС�
 _GREEK_LATIN = dict(zip("αγικνορυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ayikvopuABEZHIKMNOPTYX", strict=True))
 # Latin letters have Cyrillic doubles, Cyrillic and Greek ones Latin doubles.
 HOMOGLYPHS = _LATIN_CYRILLIC | {other: latin for latin, other in _LATIN_CYRILLIC.items()} | _GREEK_LATIN
+LOOK_ALIKES = {"a": "@", "l": "1", "o": "0"}

@@ -1,0 +1,47 @@
+"""A greedy search through one text: of the candidates of each step the best is kept, if it is better than before."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rosewood.attacks.runner.example import Candidate, Question, Target, move, probe
+from rosewood.attacks.runner.scores import Floats, Scores, first_lowest, highest_first, lower
+
+
+@dataclass
+class Descent:
+    """Where a greedy search has come to: the words as they are by now, and what they score."""
+
+    words: Candidate
+    value: float
+
+    @classmethod
+    def begin(cls, target: Target) -> Descent:
+        return cls(target.words, float(target.clean.values[0]))
+
+    def step(
+        self, tried: Sequence[Candidate], preference: Floats | None = None
+    ) -> Generator[Question, Scores, int | None]:
+        """Keep the candidate with the lowest value if it lowers the value; gives its index, or None.
+
+        A candidate that makes the model wrong ends the attack: of several the one of the highest `preference`, by
+        default the one with the lowest value.
+        """
+        if not tried:
+            return None
+        scores = yield probe(tried)
+        if scores.wrong.any():
+            order = (
+                highest_first(-scores.values, scores.near)
+                if preference is None
+                else np.argsort(-preference, kind="stable")
+            )
+            yield move([tried[i] for i in order if scores.wrong[i]])
+        best = first_lowest(scores.values, scores.near)
+        if not lower(scores.values[best], self.value, scores.near):
+            return None
+        self.words, self.value = tried[best], float(scores.values[best])
+        return best
