@@ -11,7 +11,7 @@ import yaml
 from cli.conftest import Rosewood
 from rosewood import attack, evaluate, robust_accuracy
 from rosewood.errors import AbsentError
-from rosewood.report.sections.commands import _attack, _evaluation
+from rosewood.report.sections.reproduce import _attack, _evaluation
 from rosewood.results import AttackReport, Evaluation
 from rosewood.words.encoder import SentenceEncoder
 from tiny_attack import predicted, sentences

@@ -13,7 +13,7 @@ from rosewood.comparison.runs import EvaluatedRun
 from rosewood.evaluation.by_class import by_class, confusion
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.report.parts import Table
-from rosewood.report.sections.classes import section
+from rosewood.report.sections.evaluation import classes_section
 from rosewood.report.subject import subject
 from tiny_attack import sentences
 from tiny_text import tiny_classifier, tiny_tokenizer
@@ -69,9 +69,9 @@ def test_tables_and_report_show_them() -> None:
     ]
     assert matrix.title == "Confusion of mine on test"
     assert matrix.rows == [["ham", *map(str, clean.confusion[0])], ["spam", *map(str, clean.confusion[1])]]
-    shown = section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, found)]))
+    shown = classes_section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, found)]))
     assert shown is not None and [type(part) for part in shown.parts] == [Table, Table]
     before = clean.model_copy(update={"classes": [], "confusion": [], "macro_f1": None})
     old = found.model_copy(update={"sets": [before]})  # as an older version wrote it
     assert class_grids({"mine": old}) == []
-    assert section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, old)])) is None
+    assert classes_section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, old)])) is None

@@ -12,21 +12,19 @@ from rosewood.comparison.attacks import attacked
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
 from rosewood.report.figures.style import PALETTE
-from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Section, Table
-from rosewood.report.sections import (
-    anomalies,
-    attacks,
-    calibration,
-    commands,
-    comparison,
-    drift,
-    groups,
-    inconsistency,
-    masks,
-    noise,
-    sections,
-    sets,
+from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Piece, Section, Table
+from rosewood.report.sections import sections
+from rosewood.report.sections.attacks import TEXTS, _shortened, attack_table, attacks_section
+from rosewood.report.sections.dynamics import drift_section, inconsistency_section, masks_section
+from rosewood.report.sections.evaluation import (
+    anomalies_section,
+    calibration_section,
+    comparison_section,
+    groups_section,
+    noise_section,
+    sets_section,
 )
+from rosewood.report.sections.reproduce import commands, commands_section
 from rosewood.report.subject import Subject, subject
 from rosewood.results import Evaluation, LiveAttack
 
@@ -63,13 +61,15 @@ def test_all_sections_stand_in_their_order(full: Subject) -> None:
 
 def test_a_run_with_little_has_few_sections(bare: Subject) -> None:
     assert [section.title for section in sections(bare)] == ["Comparison", "Calibration", "Reproduce"]
-    assert [module.section(bare) for module in (sets, noise, groups, anomalies, attacks)] == [None] * 5
-    found = calibration.section(bare)
+    assert [
+        write(bare) for write in (sets_section, noise_section, groups_section, anomalies_section, attacks_section)
+    ] == [None] * 5
+    found = calibration_section(bare)
     assert kinds(found) == [Charts, Table], "errors, but no bins to draw"
 
 
 def test_the_comparison_has_the_table_and_the_tests(full: Subject) -> None:
-    found = comparison.section(full)
+    found = comparison_section(full)
     assert kinds(found) == [Charts, Table, Table]
     assert found is not None
     table, differences = (part for part in found.parts if isinstance(part, Table))
@@ -82,7 +82,7 @@ def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> N
         return EvaluatedRun(tmp_path, method, seed, evaluation().model_copy(update={"task": task}))
 
     def lead(*runs: EvaluatedRun) -> str:
-        found = comparison.section(subject(runs))
+        found = comparison_section(subject(runs))
         assert found is not None
         return found.lead
 
@@ -99,11 +99,11 @@ def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> N
 
 
 def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> None:
-    found = attacks.section(full)
+    found = attacks_section(full)
     assert kinds(found) == [Charts, Table, AttackedTexts]
     assert found is not None
     texts = found.parts[-1]
-    assert isinstance(texts, AttackedTexts) and len(texts.texts) == attacks.TEXTS
+    assert isinstance(texts, AttackedTexts) and len(texts.texts) == TEXTS
     assert texts.more.startswith("2 more texts were broken; all are in examples.jsonl of ")
     first = texts.texts[0]
     assert [version.run for version in first.versions] == ["vanilla", "rose"]
@@ -133,7 +133,7 @@ def test_an_attack_under_other_conditions_is_another_attack(
 ) -> None:
     attacked_again(tmp_path / "rose", "pwws-test-other", **changes)
     again = subject(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
-    table = attacks.attack_table(attacked([run.evaluated for run in again.runs]), again.runs)
+    table = attack_table(attacked([run.evaluated for run in again.runs]), again.runs)
     assert table is not None
     assert [row[:2] for row in table.rows] == [
         ["pwws (1) on own test", "vanilla"],
@@ -142,7 +142,7 @@ def test_an_attack_under_other_conditions_is_another_attack(
     ]
     first, second = table.caption.removesuffix(".").partition("pwws (1) on own test: ")[2].split(". pwws (2) on ")
     assert first.startswith(told) and second.startswith(f"own test: {told}") and first != second
-    found = attacks.section(again)
+    found = attacks_section(again)
     assert found is not None
     rows = found.parts[0].charts[0].figure.layout.yaxis.ticktext
     assert rows == tuple(f"{when} pwws ({number}) on own test" for number in (1, 2) for when in ("before", "under"))
@@ -162,13 +162,13 @@ def test_an_attack_has_the_label_that_an_experiment_gave_it(tmp_path: Path) -> N
 def test_of_long_texts_the_surroundings_of_changes_stay() -> None:
     filler = "x" * 1000
     pieces = [("a", "a"), (filler, filler), ("good", "bad"), (" film", " film")]
-    short = attacks._shortened([attacks.Piece(*piece) for piece in pieces])
+    short = _shortened([Piece(*piece) for piece in pieces])
     assert [piece.before for piece in short[1:]] == ["good", " film"]
     assert short[0].before == f"a{'x' * 159} … {'x' * 160}"
 
 
 def test_commands_say_what_the_results_know(full: Subject) -> None:
-    train, evaluate, attack = commands.commands(full.runs[0])
+    train, evaluate, attack = commands(full.runs[0])
     folder = str(full.runs[0].evaluated.folder)
     assert train == "rosewood train --recipe 'plain'"
     assert shlex.split(evaluate) == [
@@ -179,7 +179,7 @@ def test_commands_say_what_the_results_know(full: Subject) -> None:
     ]
     words = shlex.split(attack)
     assert 'unknown_word="NULL"' in words and "exact_case=false" in words and words[-2:] == ["--seed", "0"]
-    found = commands.section(full)
+    found = commands_section(full)
     assert kinds(found) == [Listing, Listing, Table]
 
 
@@ -191,7 +191,7 @@ def test_cells_of_an_experiment_have_its_command_once(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "plain")
 
     def listed(found: Subject) -> dict[str, str]:
-        section = commands.section(found)
+        section = commands_section(found)
         assert section is not None
         return {part.title: part.text for part in section.parts if isinstance(part, Listing)}
 
@@ -204,12 +204,12 @@ def test_cells_of_an_experiment_have_its_command_once(tmp_path: Path) -> None:
 
 
 def test_a_command_names_the_lexicon_where_the_attack_has_recorded_it(full: Subject) -> None:
-    *_, before = commands.commands(full.runs[0])
+    *_, before = commands(full.runs[0])
     assert "--lexicon" not in before
     evaluated = full.runs[0].evaluated
     (kept,) = evaluated.attacks
     named = kept._replace(report=kept.report.model_copy(update={"lexicon_name": "wordnet"}))
-    *_, after = commands.commands(replace(full.runs[0], evaluated=evaluated._replace(attacks=[named])))
+    *_, after = commands(replace(full.runs[0], evaluated=evaluated._replace(attacks=[named])))
     assert " --lexicon wordnet " in after
 
 
@@ -235,8 +235,8 @@ def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_pat
     assert titles[titles.index("Training") + 1 : titles.index("Recipes")] == [
         *("Selection", "Drift", "Dropout inconsistency")
     ]
-    for module in (drift, inconsistency):
-        shown = module.section(found)
+    for write in (drift_section, inconsistency_section):
+        shown = write(found)
         assert kinds(shown) == [Charts, Table] and shown is not None and shown.needs_legend
         for chart in shown.parts[0].charts:
             assert [(each.name, each.line.color) for each in chart.figure.data] == [
@@ -244,7 +244,7 @@ def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_pat
                 ("rose, seed 1", PALETTE[1]),
             ]
             assert found.marks["rose"].colour == PALETTE[1]
-    heat = masks.section(found)
+    heat = masks_section(found)
     assert kinds(heat) == [Charts, Table, Table] and heat is not None and not heat.needs_legend
     by_layer, by_tensor = heat.parts[0].charts
     assert [list(each.y) for each in by_layer.figure.data] == [["layer 0", "layer 1 plain"]], "the first run only"
@@ -254,7 +254,8 @@ def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_pat
 
 def test_a_run_too_short_for_its_watch_is_left_out(tmp_path: Path) -> None:
     folder = watch(write_run(tmp_path / "run"), steps=0)
-    assert [module.section(subject(load_runs([folder]))) for module in (masks, drift, inconsistency)] == [None] * 3
+    sections_of_training = (masks_section, drift_section, inconsistency_section)
+    assert [write(subject(load_runs([folder]))) for write in sections_of_training] == [None] * 3
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "recipe.yaml"])
@@ -278,7 +279,7 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     table = shown.parts[1].grid
     assert table.title == "Sharpness: own, test, 8 examples"
     assert table.caption == "pre-trained: with an untrained head."
-    (typed,) = (part for part in commands.section(found).parts if getattr(part, "title", "") == "loss landscapes")
+    (typed,) = (part for part in commands_section(found).parts if getattr(part, "title", "") == "loss landscapes")
     assert isinstance(typed, Listing) and typed.text == "rosewood landscape run0 run1"
     assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-", "-"]
     landscape("run1", points=7).save(folder / "run1.json")

@@ -1,28 +1,48 @@
-"""The sections of a report: every file is one, found without touching a list.
+"""The sections of a report: functions marked with `@section`, in any file of this folder.
 
-A file has `PLACE`, a number that decides where on the page it stands, and `section(subject)`, which returns a `Section`
-or None where the runs have no such results.
+A section takes the subject of the report and returns a `Section`, or None where the runs have no such results. A file
+is found without touching a list.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Callable, Iterator
 
 from rosewood.report.parts import Section
 from rosewood.report.subject import Subject
 
+Written = Callable[[Subject], Section | None]
+_PLACE = "place_in_report"
+
+
+def section(place: int) -> Callable[[Written], Written]:
+    """Mark a function as a section of the report; sections follow each other by their places.
+
+    Args:
+        place: where the section comes: the comparison is at 10, the commands are at 100.
+
+    Returns:
+        The decorator, which leaves the function as it is.
+    """
+
+    def mark(function: Written) -> Written:
+        setattr(function, _PLACE, place)
+        return function
+
+    return mark
+
 
 def sections(subject: Subject) -> Iterator[Section]:
     """All sections that have something to show, in their order."""
-    for module in sorted(_modules(), key=lambda module: module.PLACE):
-        found = module.section(subject)
+    for write in sorted(_written(), key=lambda each: getattr(each, _PLACE)):
+        found = write(subject)
         if found is not None:
             yield found
 
 
-def _modules() -> Iterator[ModuleType]:
+def _written() -> Iterator[Written]:
     for each in pkgutil.iter_modules(__path__):
-        yield importlib.import_module(f"{__name__}.{each.name}")
+        module = importlib.import_module(f"{__name__}.{each.name}")
+        yield from (value for value in vars(module).values() if hasattr(value, _PLACE))

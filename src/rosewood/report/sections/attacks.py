@@ -10,12 +10,12 @@ from rosewood.comparison.attacks import Attacked, attacked
 from rosewood.comparison.runs import KeptAttack
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
+from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackedExample, AttackSummary
 from rosewood.results.grid import Grid
 from rosewood.results.guessing import MEANING, marked
 
-PLACE = 70
 TEXTS = 5
 """How many texts of an attack are shown."""
 CONTEXT = 160
@@ -29,7 +29,8 @@ class Finding(NamedTuple):
     example: AttackedExample
 
 
-def section(subject: Subject) -> Section | None:
+@section(place=70)
+def attacks_section(subject: Subject) -> Section | None:
     """The accuracy under every attack, the figures, and some attacked texts."""
     found = attacked([run.evaluated for run in subject.runs])
     table = attack_table(found, subject.runs)

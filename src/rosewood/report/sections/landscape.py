@@ -5,12 +5,12 @@ from __future__ import annotations
 from rosewood.lab.landscape import sharpness_table
 from rosewood.report.figures.landscape import contours_apart
 from rosewood.report.parts import Chart, Charts, Section, Table
+from rosewood.report.sections import section
 from rosewood.report.subject import Subject
 
-PLACE = 88
 
-
-def section(subject: Subject) -> Section | None:
+@section(place=88)
+def landscape_section(subject: Subject) -> Section | None:
     """Contour lines of each landscape that the report was given, and the figures of its sharpness."""
     if not subject.landscapes:
         return None

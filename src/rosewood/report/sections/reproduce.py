@@ -1,4 +1,4 @@
-"""The commands that lead to these figures."""
+"""How to get these results again: the recipes and the commands."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ import shlex
 from collections.abc import Iterator
 
 from rosewood.report.parts import Listing, Part, Section, Table
+from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackReport, Evaluation, RunInfo, TestFile
 from rosewood.results.grid import Grid
 
-PLACE = 100
+
+@section(place=90)
+def recipes_section(subject: Subject) -> Section | None:
+    """One file a method."""
+    found = {run.method: run.recipe for run in subject.runs if run.recipe is not None}
+    listings = [Listing(method, text) for method, text in found.items()]
+    lead = "Saved as a file, each can be given to rosewood train --recipe."
+    return Section("Recipes", listings, lead) if listings else None
+
+
 CELL = "cell.json"
 
 
-def section(subject: Subject) -> Section | None:
+@section(place=100)
+def commands_section(subject: Subject) -> Section | None:
     """What was typed to train, what to type to evaluate and attack, and the versions that did it."""
     parts: list[Part] = [Listing("experiment", each) for each in _experiments(subject)]
     parts += [Listing(run.name, "\n".join(commands(run))) for run in subject.runs if not _is_cell(run)]
