@@ -17,7 +17,7 @@ from replay import Batch, replay, same_weights
 from rosewood.anchors.informative import ClassWeights, InformativeTether, Projections, info_nce
 from rosewood.errors import RecipeError
 from rosewood.models.candidates import candidate_names
-from rosewood.models.feature_file import row_keys
+from rosewood.models.features import row_keys
 from rosewood.models.pretrained_part import pretrained_names
 from rosewood.protocol import is_attached
 from rosewood.recipe import Recipe, build_recipe, load_recipe

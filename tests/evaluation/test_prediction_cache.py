@@ -4,7 +4,7 @@ import torch
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
-from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
+from rosewood.evaluation.predict import PredictionCache, checkpoint_fingerprint
 from tiny_text import tiny_classifier, tiny_tokenizer
 
 LABELS = ("negative", "positive")

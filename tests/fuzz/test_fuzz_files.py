@@ -23,8 +23,7 @@ from rosewood.data.suites import load_suite
 from rosewood.data.tasks import load_task
 from rosewood.dynamics.record import WATCHED, read_seen
 from rosewood.errors import RunError
-from rosewood.evaluation.predict import Question, answer
-from rosewood.evaluation.prediction_cache import PredictionCache
+from rosewood.evaluation.predict import PredictionCache, Question, answer
 from rosewood.experiments.experiment import read_experiment
 from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.report.card import model_card

@@ -13,7 +13,7 @@ from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.lab.geometry import FILE, Geometry, alignments, features, geometry, on_circle, uniformity
 from rosewood.recipe import load_recipe
-from rosewood.report.figures.geometry import geometry as drawn
+from rosewood.report.figures.lab import geometry as drawn
 from rosewood.report.figures.save import save
 from rosewood.training.run import Plan, start_run
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer

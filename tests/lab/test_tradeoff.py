@@ -11,8 +11,8 @@ from rosewood.errors import RunError
 from rosewood.evaluation.files import save_evaluation
 from rosewood.lab.tradeoff import setting_of, tradeoff
 from rosewood.recipe import load_recipe
+from rosewood.report.figures.lab import tradeoff as drawn
 from rosewood.report.figures.save import save
-from rosewood.report.figures.tradeoff import tradeoff as drawn
 from rosewood.results import AttackReport, AttackSummary, Evaluation, Mean, SetResult
 from tiny_runs import run_info
 

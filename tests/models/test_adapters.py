@@ -17,8 +17,8 @@ import rosewood
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.adapters import encoder, low_rank_changes, without_adapter
 from rosewood.models.candidates import candidate_names
-from rosewood.models.dropout import dropout_sites
 from rosewood.models.lora import with_adapter
+from rosewood.models.modes import dropout_sites
 from rosewood.models.pretrained_part import pretrained_names
 from rosewood.models.sites import FeedForwards, Place, Site
 from rosewood.perturbations.weight_ascent import WeightAscent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rosewood.models.feature_file import FeatureFile
+from rosewood.models.features import FeatureFile
 
 KEYS = [bytes([i]) * 16 for i in range(5)]
 VECTORS = np.arange(10, dtype=np.float32).reshape(5, 2)

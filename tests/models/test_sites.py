@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from architectures import ARCHITECTURES, EosData
 from rosewood.errors import RunError
-from rosewood.models.dropout import DropoutSetting
+from rosewood.models.modes import DropoutSetting
 from rosewood.models.sites import FeedForwards, Place, Site, ffn_problems, real_tokens, site_problems
 from tiny import tiny_bert
 

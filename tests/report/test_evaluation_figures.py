@@ -8,14 +8,15 @@ import pytest
 from reported_runs import attack_result, evaluation
 from rosewood.comparison.runs import EvaluatedRun
 from rosewood.comparison.statistics import seed_interval, t_interval
-from rosewood.report.figures.calibration import calibration, reliability
 from rosewood.report.figures.evaluation import (
     anomalies,
     anomaly_scores,
+    calibration,
     groups,
     noise_curves,
     noise_kinds,
     perspectives,
+    reliability,
     robust_accuracy,
     sets,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rosewood.lab.geometry import Geometry
-from rosewood.report.figures.geometry import geometry
+from rosewood.report.figures.lab import geometry
 from rosewood.report.figures.picture import drawn
 from rosewood.report.figures.style import TEXT
 

@@ -16,11 +16,9 @@ from rosewood.lab.probing import ProbedRecipe, ProbedRun, Probing
 from rosewood.lab.sharpness import Sharpness
 from rosewood.lab.tradeoff import Accuracy, Tradeoff, TradeoffPoint
 from rosewood.report.figures.dynamics import mask_heatmap
-from rosewood.report.figures.landscape import loss_along_the_line, loss_contours, loss_surfaces
+from rosewood.report.figures.lab import loss_along_the_line, loss_contours, loss_surfaces, probing_figure, tradeoff
 from rosewood.report.figures.picture import drawn
-from rosewood.report.figures.probing import probing_figure
 from rosewood.report.figures.style import folded
-from rosewood.report.figures.tradeoff import tradeoff
 
 EVIL = "<a href='javascript:x'>&amp;"
 MEASURED: dict[str, Any] = {"source": EVIL, "data": "d", "examples": 8, "fingerprint": "f"}

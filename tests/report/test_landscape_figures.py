@@ -12,7 +12,7 @@ from rosewood.lab.interpolation import Interpolation
 from rosewood.lab.landscape import Landscape, grid_coordinates
 from rosewood.lab.sharpness import Eigenvalue, Sharpness
 from rosewood.report.figures import loss_along_the_line, loss_contours, loss_surfaces
-from rosewood.report.figures.landscape import contours_apart
+from rosewood.report.figures.lab import contours_apart
 from rosewood.report.figures.picture import drawn
 from rosewood.report.figures.save import save
 

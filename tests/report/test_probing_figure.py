@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rosewood.lab.probing import ProbedRecipe, ProbedRun, Probing
-from rosewood.report.figures.probing import probing_figure
+from rosewood.report.figures.lab import probing_figure
 from rosewood.report.figures.save import save
 
 SCORES = {

@@ -19,7 +19,7 @@ import rosewood.selections.rose as rose_module
 from loss_scaling import Flushed, overflow_in, scale_loss
 from rose_oracle import Oracle, Settings, bert_candidates, undecayed
 from rosewood.errors import RecipeError
-from rosewood.models.dropout import DropoutSetting, has_dropout
+from rosewood.models.modes import DropoutSetting, has_dropout
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights

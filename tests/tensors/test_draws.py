@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import default_collate
 
-from rosewood.models.dropout import Replay
+from rosewood.models.modes import Replay
 from rosewood.protocol import Output
 from rosewood.tensors import draws
 from tiny import TinyData, tiny_bert

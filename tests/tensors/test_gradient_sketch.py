@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2ForSequenceClassification
 from transformers.pytorch_utils import Conv1D
 
 from rosewood.protocol import Term
-from rosewood.tensors.gradient_sketch import GradientSketch, sketch_problems
+from rosewood.tensors.gradients import GradientSketch, sketch_problems
 from rosewood.training.gradients import Gradients
 
 TOKENS, WIDTH, HIDDEN = 6, 5, 8

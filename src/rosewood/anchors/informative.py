@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rosewood.models.adapters import low_rank_changes, start_problems
-from rosewood.models.feature_file import FeatureFile, row_keys
-from rosewood.models.features import Feature, SummaryVectors, summary_problems
+from rosewood.models.features import Feature, FeatureFile, SummaryVectors, row_keys, summary_problems
 from rosewood.models.pretrained_part import LentWeights, PretrainedTether, attached, pretrained_names
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term
 from rosewood.tensors.distributed import anywhere, from_all, gathered, rank

@@ -43,7 +43,7 @@ def geometry(
     from transformers.utils.logging import disable_progress_bar
 
     from rosewood.lab.geometry import geometry as compute
-    from rosewood.report.figures.geometry import geometry as drawn
+    from rosewood.report.figures.lab import geometry as drawn
 
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     found = compute(run, split, examples, data_dir, seed, batch_size)

@@ -41,7 +41,7 @@ def interpolate(
     from rosewood.lab.interpolation import interpolate as measure
     from rosewood.lab.interpolation import line_shares
     from rosewood.lab.losses import RunLosses
-    from rosewood.report.figures.landscape import loss_along_the_line
+    from rosewood.report.figures.lab import loss_along_the_line
     from rosewood.report.figures.save import save
 
     line_shares(points, start, end)

@@ -92,7 +92,7 @@ def landscape(
 
 
 def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
-    from rosewood.report.figures.landscape import loss_contours, loss_surfaces
+    from rosewood.report.figures.lab import loss_contours, loss_surfaces
     from rosewood.report.figures.save import save
 
     for name, figure in (("surfaces", loss_surfaces(landscapes)), ("contours", loss_contours(landscapes))):

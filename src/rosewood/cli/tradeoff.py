@@ -38,8 +38,8 @@ def tradeoff(
     Runs must have been attacked, or evaluated, with the same settings on the same examples.
     """
     from rosewood.lab.tradeoff import tradeoff as compute
+    from rosewood.report.figures.lab import tradeoff as drawn
     from rosewood.report.figures.save import check_suffix, save
-    from rosewood.report.figures.tradeoff import tradeoff as drawn
     from rosewood.results.grid import Folded
 
     check_suffix(output)

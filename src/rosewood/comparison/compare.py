@@ -22,7 +22,6 @@ from rosewood.comparison.methods import (
     over_seeds,
     untested_over_seeds,
 )
-from rosewood.comparison.roast_summary import RANK, improvements, ranks
 from rosewood.comparison.runs import (
     AT_GUESSING,
     EVERYTHING,
@@ -34,11 +33,14 @@ from rosewood.comparison.runs import (
     told,
 )
 from rosewood.comparison.statistics import (
+    RANK,
     PairedBootstrap,
     holm,
+    improvements,
     mcnemar,
     mean_and_deviation,
     paired_bootstrap,
+    ranks,
     seed_interval,
 )
 from rosewood.comparison.table import MEANS, WORST, half_width, percent

@@ -1,4 +1,6 @@
-"""Whether one result is better than another, and what a table of results comes to."""
+"""Statistics of comparisons: tests, intervals, and RoAST's summary of methods by mean improvement and rank."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,8 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest, rankdata, ttest_ind_from_stats
 from scipy.stats import t as student
 
+from rosewood.comparison.runs import EvaluatedRun
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import Floats
+from rosewood.results.guessing import is_guessing
 
 PERFECT: dict[str, float] = {"accuracy": 1.0, "shift": 1.0, "adversarial": 1.0, "ece": 0.0, "auroc": 1.0}
 """RoAST's five metrics, as shares, and the value of a perfect model."""
@@ -182,3 +186,57 @@ def _metric_values(values: Mapping[str, float], metrics: Sequence[str], whose: s
 
 def _listed(names: Mapping[str, float]) -> str:
     return ", ".join(names) or "none"
+
+
+RANK = "rank"
+# RoAST's metrics -> the means of ours; its calibration error is that after temperature scaling.
+_OURS = {
+    "accuracy": "clean",
+    "shift": "shift",
+    "adversarial": "adversarial",
+    "ece": "held_out_ece",
+    "auroc": "auroc",
+}
+
+Methods = Mapping[str, Sequence[EvaluatedRun]]
+
+
+def improvements(methods: Methods, baseline: str | None) -> dict[str, dict[str, float]]:
+    """Method -> column -> improvement over the baseline in %, where it can be computed."""
+    theirs = _metrics(methods.get(baseline or "", []))
+    return {method: _improvements(_metrics(runs), theirs) for method, runs in methods.items()}
+
+
+def _improvements(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
+    if not ours or not theirs:
+        return {}
+    return {
+        f"improvement\n({len(metrics)} metrics)": relative_improvement(ours, theirs, metrics)
+        for metrics in (FIVE_METRICS, FOUR_METRICS)
+    }
+
+
+def ranks(methods: Methods) -> dict[str, float]:
+    """The average rank of each method, if there are several and all have all metrics; else none.
+
+    A method with runs at guessing has no rank among the others.
+    """
+    learnt = {method: runs for method, runs in methods.items() if not _any_guessing(runs)}
+    metrics = {method: _metrics(runs) for method, runs in learnt.items()}
+    return dict(average_rank(metrics)) if len(metrics) > 1 and all(metrics.values()) else {}
+
+
+def _metrics(runs: Sequence[EvaluatedRun]) -> dict[str, float]:
+    """RoAST's five metrics, or none of them if one is missing, or if a run is at guessing."""
+    found: dict[str, float] = {}
+    if _any_guessing(runs):
+        return found
+    for metric, ours in _OURS.items():
+        values = [each.value for run in runs for each in run.evaluation.means if each.name == ours]
+        if values:
+            found[metric] = float(np.mean(values))
+    return found if set(found) == set(PERFECT) else {}
+
+
+def _any_guessing(runs: Sequence[EvaluatedRun]) -> bool:
+    return any(is_guessing(run.evaluation) for run in runs)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.dynamics.record import SeenInconsistency, Watch, read_seen
-from rosewood.models.dropout import has_dropout
+from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
 from rosewood.tensors.distributed import rank, sum_

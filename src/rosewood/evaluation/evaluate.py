@@ -21,8 +21,7 @@ from rosewood.evaluation.groups import word_frequency
 from rosewood.evaluation.means import means
 from rosewood.evaluation.measure import Measured, measure, measure_several
 from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
-from rosewood.evaluation.predict import Answers, answer
-from rosewood.evaluation.prediction_cache import PredictionCache, checkpoint_fingerprint
+from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.models.scoring import label_columns, longest_text, text_length, unnamed
 from rosewood.results import Evaluation, MissingSet, TestFile

@@ -122,7 +122,7 @@ def _check_split(task: Task, name: str, data_dir: str | Path | None) -> None:
 
 def save(probing: Probing, output: Path) -> None:
     """Write the scores, their table and, if there are any, their figure."""
-    from rosewood.report.figures.probing import probing_figure
+    from rosewood.report.figures.lab import probing_figure
     from rosewood.report.figures.save import save as save_figure
 
     probing.save(output / RESULT)

@@ -21,9 +21,8 @@ from rosewood.comparison.methods import (
     mean_of,
     over_seeds,
 )
-from rosewood.comparison.roast_summary import RANK, improvements, ranks
 from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, kept_attacks
-from rosewood.comparison.statistics import mean_and_deviation
+from rosewood.comparison.statistics import RANK, improvements, mean_and_deviation, ranks
 from rosewood.experiments.cell import RUN
 from rosewood.experiments.experiment import Experiment
 from rosewood.experiments.status import Standing

@@ -1,4 +1,4 @@
-"""Training and evaluation mode of a model, and the device on which it computes fastest."""
+"""How a model runs: training or evaluation mode, its dropout, repeated random numbers, the fastest device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from rosewood.protocol import Batch, Call, Output
+from rosewood.tensors.draws import forked
 
 
 @contextmanager
@@ -29,3 +33,62 @@ Model = TypeVar("Model", bound=nn.Module)
 def accelerated(model: Model) -> Model:
     """The model itself, moved to the accelerator if this machine has one."""
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
+
+
+def dropout_sites(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Every `(module, attribute)` that holds a dropout probability.
+
+    Most are nn.Dropout modules; some architectures (Llama, ModernBERT, T5) keep a plain number for their attention.
+    """
+    for module in model.modules():
+        if isinstance(module, _DropoutNd):
+            yield module, "p"
+            continue
+        for attribute, value in vars(module).items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if "dropout" in attribute and number:  # layerdrop and drop_path skip whole layers
+                yield module, attribute
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether two training passes over one input can differ."""
+    return any(getattr(module, attribute) > 0 for module, attribute in dropout_sites(model))
+
+
+class DropoutSetting:
+    """Gives every dropout of a model the same probability, until it is undone."""
+
+    def __init__(self, model: nn.Module, probability: float) -> None:
+        self._before = [(module, attribute, getattr(module, attribute)) for module, attribute in dropout_sites(model)]
+        for module, attribute, _ in self._before:
+            setattr(module, attribute, probability)
+
+    def undo(self) -> None:
+        for module, attribute, probability in self._before:
+            setattr(module, attribute, probability)
+
+
+class Replay:
+    """Gives several passes the same random numbers, hence the same dropout; only the first moves the generators on."""
+
+    def __init__(self, call: Call, batch: Batch) -> None:
+        self._call = call
+        self._device: torch.device = batch["input_ids"].device
+        self._start: tuple[Tensor, Tensor | None] | None = None
+
+    def __call__(self, batch: Batch, model: nn.Module | None = None) -> Output:
+        with self._from_the_start():
+            return self._call(batch, model)
+
+    @contextmanager
+    def _from_the_start(self) -> Iterator[None]:
+        on_device = None if self._device.type == "cpu" else torch.get_device_module(self._device)
+        if self._start is None:
+            self._start = (torch.get_rng_state(), on_device and on_device.get_rng_state(self._device))
+            yield
+            return
+        with forked(self._device):
+            torch.set_rng_state(self._start[0])
+            if on_device is not None:
+                on_device.set_rng_state(self._start[1], self._device)
+            yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rosewood.models.dropout import Replay
+from rosewood.models.modes import Replay
 from rosewood.perturbations.embedding_ascent import EmbeddingAscender, EmbeddingAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Pass, Passes, Perturber, Progress, Term
 

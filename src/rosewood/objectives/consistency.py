@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.models.dropout import Replay
+from rosewood.models.modes import Replay
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender, WeightAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Output, Pass, Passes, Perturber, Progress, Term

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from rosewood.models.dropout import has_dropout
+from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 
 if TYPE_CHECKING:

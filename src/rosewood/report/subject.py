@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,12 @@ from rosewood.comparison.runs import EvaluatedRun, by_method
 from rosewood.comparison.table import grids
 from rosewood.data.tasks import load_task
 from rosewood.dynamics.record import Seen
+from rosewood.errors import RunError
 from rosewood.lab.landscape import Landscape
+from rosewood.lab.runs import PRETRAINED, run_names
 from rosewood.report.curves import Curve, training_history
 from rosewood.report.figures.evaluation import Methods
 from rosewood.report.figures.style import Mark, mark
-from rosewood.report.landscapes import read_landscapes
 from rosewood.results import RunInfo
 from rosewood.results.grid import Grid
 
@@ -142,3 +143,36 @@ def _name(run: EvaluatedRun, runs: Sequence[EvaluatedRun]) -> str:
     parts += [run.evaluation.task] if len(tasks) > 1 else []
     parts += [f"seed {run.seed}"] if len(seeds) > 1 else []
     return ", ".join(parts)
+
+
+def read_landscapes(folder: Path, runs: Mapping[str, Path]) -> list[Landscape]:
+    """That of the pre-trained model first, if it is there, then those of runs (name -> folder) under their names."""
+    names = {PRETRAINED: PRETRAINED} | dict(zip(run_names(list(runs.values())), runs, strict=True))
+    files = {folder / f"{file}.json": name for file, name in names.items()}
+    found = [Landscape.load(path).model_copy(update={"name": name}) for path, name in files.items() if path.exists()]
+    if all(each.name == PRETRAINED for each in found):
+        wanted = ", ".join(path.name for path, name in files.items() if name != PRETRAINED)
+        raise RunError(
+            f"{folder} has no landscape of these runs (expected {wanted}): "
+            f"compute them with rosewood landscape RUN ... --output {folder}"
+        )
+    _check_alike(found, folder)
+    return found
+
+
+def _check_alike(landscapes: Sequence[Landscape], folder: Path) -> None:
+    """They stand side by side only if directions, distances, examples and the bound of basins are the same."""
+    first = landscapes[0]
+    for each in landscapes[1:]:
+        theirs = _settings(each)
+        for what, own in _settings(first).items():
+            if theirs[what] != own:
+                raise RunError(
+                    f"the landscapes in {folder} do not compare: {first.name} and {each.name} differ in {what}. "
+                    "Compute all of them with one rosewood landscape."
+                )
+
+
+def _settings(landscape: Landscape) -> dict[str, object]:
+    plain = {what: getattr(landscape, what) for what in ("data", "coordinates", "seed", "normalisation")}
+    return plain | {"threshold": landscape.sharpness.threshold}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
 from rosewood.models.candidates import candidate_names
-from rosewood.models.dropout import DropoutSetting, dropout_sites, has_dropout
+from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
 from rosewood.protocol import (
     Batch,
     Call,
@@ -31,7 +31,7 @@ from rosewood.protocol import (
     Term,
 )
 from rosewood.tensors.divergence import divergence_problems, symmetric_kl
-from rosewood.tensors.gradient_sketch import GradientSketch, sketch_problems
+from rosewood.tensors.gradients import GradientSketch, sketch_problems
 from rosewood.tensors.shards import cut, flat_magnitudes, stacked_norms
 from rosewood.tensors.statistics import ONE_IN, RULES, RuleName, five_numbers, keep_between, keep_low
 

@@ -30,7 +30,7 @@ from rosewood.models.open import encoder_weights, keep_length, load_pretrained
 from rosewood.results.guessing import majority_share
 from rosewood.training.border import border, built_arguments, rehearse, unchecked
 from rosewood.training.class_weights import resolved_weights
-from rosewood.training.guessing import WarnsOfGuessing, guessing_loss
+from rosewood.training.health import WarnsOfGuessing, guessing_loss
 from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.progress import TrainingProgress

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from rosewood.attacks.runner.api import robust_accuracy
 from rosewood.attacks.runner.attack import Attack
-from rosewood.training.guessing import guesses
+from rosewood.training.health import guesses
 from rosewood.words.lexicon import Lexicon
 
 METRIC = "eval_robust_accuracy"

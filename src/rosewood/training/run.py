@@ -48,7 +48,7 @@ from rosewood.tensors.distributed import is_first
 from rosewood.training.assembly import assembled
 from rosewood.training.border import SettingError, border, unchecked
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints
-from rosewood.training.guessing import MAJORITY, guesses
+from rosewood.training.health import MAJORITY, guesses
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.origin import origin_of
 from rosewood.training.outputs import in_order_of_outputs

@@ -45,8 +45,8 @@ from rosewood.training.arguments import (
 from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.class_weights import WeightedLoss
 from rosewood.training.engine import Engine
-from rosewood.training.finite import SkippedSteps, all_finite, first_not_finite
-from rosewood.training.given import check_given, check_kind, check_training_data
+from rosewood.training.health import SkippedSteps, all_finite, first_not_finite
+from rosewood.training.input_checks import check_given, check_kind, check_training_data
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.outputs import warn_of_other_labels
 from rosewood.training.sampling import train_sampler

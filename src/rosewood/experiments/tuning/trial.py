@@ -20,7 +20,7 @@ from rosewood.experiments.tuning.study import ERROR, SETTINGS, put_back
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.results.locks import clear, held
-from rosewood.training.guessing import guesses
+from rosewood.training.health import guesses
 from rosewood.training.interruption import Interrupted
 from rosewood.training.plan import Plan
 from rosewood.training.robust_validation import ATTACKED, METRIC

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rosewood.config.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
-    from rosewood.report.figures.landscape import loss_along_the_line, loss_contours, loss_surfaces
+    from rosewood.report.figures.lab import loss_along_the_line, loss_contours, loss_surfaces
 
 # Imported on first use, so that commands without figures do not wait for Plotly.
 _HOMES = {
-    "loss_along_the_line": "rosewood.report.figures.landscape",
-    "loss_contours": "rosewood.report.figures.landscape",
-    "loss_surfaces": "rosewood.report.figures.landscape",
+    "loss_along_the_line": "rosewood.report.figures.lab",
+    "loss_contours": "rosewood.report.figures.lab",
+    "loss_surfaces": "rosewood.report.figures.lab",
 }
 
 __all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]

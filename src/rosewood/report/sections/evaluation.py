@@ -9,14 +9,15 @@ from rosewood.comparison.compare import compared
 from rosewood.comparison.runs import SharedTasks, shared_tasks
 from rosewood.comparison.table import ACCURACY, percent, with_interval
 from rosewood.evaluation.means import MEASURED
-from rosewood.report.figures.calibration import calibration, reliability
 from rosewood.report.figures.evaluation import (
     anomalies,
     anomaly_scores,
+    calibration,
     groups,
     noise_curves,
     noise_kinds,
     perspectives,
+    reliability,
     sets,
 )
 from rosewood.report.parts import Chart, Charts, Part, Section, Table

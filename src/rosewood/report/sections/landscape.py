@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rosewood.lab.landscape import sharpness_table
-from rosewood.report.figures.landscape import contours_apart
+from rosewood.report.figures.lab import contours_apart
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import Subject
