@@ -1,4 +1,4 @@
-"""Figures of the lab: loss landscapes (ROSE, Figures 1 and 2), interpolation (Figure 4), geometry, probing, trade-off."""
+"""Figures of the lab: landscapes (ROSE, Figures 1 and 2), interpolation (Figure 4), geometry, probing, trade-off."""
 
 from __future__ import annotations
 
