@@ -1,7 +1,7 @@
 """Keep what the finished cells of an experiment have measured, without models: experiments/results/NAME.tar.xz.
 
 Of each cell: its settings, its figures, its prediction for every example, and the outcome of every attacked example.
-Unpacked again, `rosewood compare` counts these cells as finished: `--table` writes every table anew, and without it
+Unpacked again, `rosewood compare` counts these cells as finished: `--table` writes every table again, and without it
 only the cells that are missing run. The folders of the data and of trained models are left out; a model, a task, a
 suite or a lexicon that an experiment names by its path keeps it, since that is part of what its cells are.
 

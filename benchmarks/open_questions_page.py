@@ -65,8 +65,8 @@ class Question(NamedTuple):
 QUESTIONS = {
     "random-importance": Question(
         "Does it matter which weights are trained, or only how many?",
-        "RoAST's masks by the size of gradients, against masks drawn at random with the same shares: anew every epoch, "
-        "or in one order for all epochs (once).",
+        "RoAST's masks by the size of gradients, against masks drawn at random with the same shares: drawn again every "
+        "epoch, or in one order for all epochs (once).",
         [
             ("by gradient", "at random"),
             ("by gradient", "at random, once"),
@@ -85,7 +85,7 @@ QUESTIONS = {
     ),
     "masking-architecture": Question(
         "How do alpha and beta interact with the architecture?",
-        "The masking ratio alpha and its sharpness beta on one architecture, as no other is at hand without the Hub.",
+        "The masking ratio alpha and its sharpness beta on one architecture, as no other is available without the Hub.",
         [
             ("alpha 0.9 beta 10", "alpha 0.6 beta 10"),
             ("alpha 0.9 beta 1", "alpha 0.6 beta 1"),

@@ -47,7 +47,7 @@ READING = """\
   on AdvGLUE are.
 - Level: the lowest final validation accuracy of the methods, for each task and seed. A method is taken at its first
   measured moment that reaches it: after so many steps, with this validation accuracy (means over seeds).
-- Paper: as published, of RoBERTa base; unknown: not reported, or not at hand."""
+- Paper: as published, of RoBERTa base; unknown: not reported, or not available."""
 INTERVALS = (
     "Points of accuracy; differences of runs of the same seed, which saw the same rows, with the 95 % interval of "
     "their mean (Student's t, not adjusted for how many there are). p: of a difference on "

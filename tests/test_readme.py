@@ -16,7 +16,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 
 
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As printed, but for the Hub: a tiny checkpoint and a few sentences stand in for what it would download."""
+    """As printed, but for the Hub: a tiny checkpoint and a few sentences replace what it would download."""
     example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert example is not None
     code = example.group(1)

@@ -36,7 +36,7 @@ def save_tiny_language_model(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
 def test_every_example_runs(title: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As printed, but for the Hub: tiny checkpoints stand in for what it would download."""
+    """As printed, but for the Hub: tiny checkpoints replace what it would download."""
     monkeypatch.chdir(tmp_path)
     stand_ins = {
         "distilbert-base-cased": save_tiny_encoder(tmp_path / "tiny"),

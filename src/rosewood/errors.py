@@ -14,7 +14,7 @@ class DataError(RosewoodError):
 
 
 class AbsentError(DataError):
-    """Data that are not at hand, though nothing is wrong with them: no such file, no package, no Hub."""
+    """Data that are not available, though nothing is wrong with them: no such file, no package, no Hub."""
 
 
 class RunError(RosewoodError):

@@ -43,7 +43,7 @@ class Output(NamedTuple):
     logits: Tensor  # None where a model has none (question answering), which only plain cross-entropy allows
     counted: Tensor | None = None  # (batch, tokens): whether a token's prediction is in the loss; None: examples count
     real: Tensor | None = None  # (batch, tokens): whether a token is no padding
-    features: Tensor | None = None  # (batch, width): a vector an example, if a tether watches for them
+    features: Tensor | None = None  # (batch, width): a vector per example, if a tether watches for them
 
     def predictions(self) -> Tensor:
         """The logits of what is counted, `(predictions, ..., classes)`.
@@ -201,7 +201,7 @@ class Cost(NamedTuple):
 
 
 class Component:
-    """Settings of one part of a recipe; registered under the name of the file it stands in.
+    """Settings of one part of a recipe; registered under the name of its file.
 
     Settings that do not have their declared types and ranges are refused when the component is made.
     """
@@ -229,7 +229,7 @@ class Component:
         return ""
 
     def explain(self, stage: Stage) -> list[str]:
-        """Formulas of what it does with these settings, a line each."""
+        """Formulas of what it does with these settings, one per line."""
         return []
 
     def problems(self, stage: Stage) -> list[str]:
@@ -262,7 +262,7 @@ class Objective(Component):
 
 
 class Perturber(Stateful):
-    """The runtime of a perturbation; stands in the perturbation's file."""
+    """The runtime of a perturbation, in the perturbation's file."""
 
     @property
     def name(self) -> str:
@@ -409,7 +409,7 @@ class Selector(Stateful):
         return {}
 
     def risks(self) -> Risks:
-        """What the last `masks` judged single parameters by, for whoever watches."""
+        """What the last `masks` judged single parameters by, for watches."""
         return {}
 
 

@@ -456,7 +456,7 @@ def test_a_pass_of_its_own_needs_a_perturbation_that_can_be_repeated() -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (t5_encoder, "T5ForTokenClassification is no classifier of whole texts"),
+        (t5_encoder, "T5ForTokenClassification is not a classifier of whole texts"),
         (lambda: tiny_bert(num_labels=1), "BertForSequenceClassification predicts a number"),
         (lambda: tiny_bert(problem_type="multi_label_classification"), "predicts several labels at once"),
         (lambda: tiny_lora(dtype=torch.float32, init_lora_weights="pissa"), "use init_lora_weights=True"),

@@ -42,7 +42,7 @@ def test_sizes_and_antonyms(rosewood: Rosewood, folder: Path) -> None:
     printed = rosewood("list", "lexicons", "--data-dir", folder)
     assert row(printed, "counter-fitted") == ["counter-fitted", "2", "3", "0 (0.00%)"]
     assert row(printed, "roget") == ["roget", "2", "2", "2 (50.00%)"]
-    assert "wordnet is not at hand: WordNet was not found: install it" in printed
+    assert "wordnet is not available: WordNet was not found: install it" in printed
 
 
 def test_without_antonym_files_there_is_no_share(rosewood: Rosewood, folder: Path) -> None:

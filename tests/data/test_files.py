@@ -31,12 +31,12 @@ BROKEN = {
     "ragged CSV": (
         "a.csv",
         "text,label\none,1\ntwo, with a comma,0\n",
-        "{path}, line 3: expected 2 columns (text, label), got 3; a text with a comma must stand in double quotes",
+        "{path}, line 3: expected 2 columns (text, label), got 3; a text with a comma must be in double quotes",
     ),
     "ragged row after a quoted line break": (
         "a.csv",
         'text,label\r\n"one\r\ntwo\nthree",1\r\n\r\nshort\r\n',
-        "{path}, line 6: expected 2 columns (text, label), got 1; a text with a comma must stand in double quotes",
+        "{path}, line 6: expected 2 columns (text, label), got 1; a text with a comma must be in double quotes",
     ),
     "ragged TSV": (
         "a.tsv",

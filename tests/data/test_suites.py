@@ -75,7 +75,7 @@ def test_what_is_not_official_says_so() -> None:
                 "merge": {"all": ["negative", "positive"]},
                 "sets": {"held_out": {"role": "clean", "title": "x", "absent": "gone", "labels": ["all", "positive"]}},
             },
-            "its labels must stand for each label of the suite once",
+            "its labels must mean each label of the suite once",
         ),
     ],
 )

@@ -34,5 +34,5 @@ def test_long_trainings_are_means_of_equal_shares(tmp_path: Path) -> None:
 def test_no_file_is_no_curve_and_a_broken_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
     assert training_history(tmp_path / "none.jsonl") == {}
     (tmp_path / "history.jsonl").write_text('{"step": 1}\n[]\n{"step": 2}\n')
-    with pytest.raises(RunError, match=r"line 2 of .*history\.jsonl is no step of a training"):
+    with pytest.raises(RunError, match=r"line 2 of .*history\.jsonl is not a step of a training"):
         training_history(tmp_path / "history.jsonl")

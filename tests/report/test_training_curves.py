@@ -1,4 +1,4 @@
-"""Curves of training, one line a run."""
+"""Curves of training, one line per run."""
 
 from rosewood.report.curves import Curve
 from rosewood.report.figures.dynamics import training_curves

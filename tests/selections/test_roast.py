@@ -316,7 +316,7 @@ def test_explanations() -> None:
     assert "at most 5" in lines(scale_cap=5)
     assert "Bernoulli(p), drawn" in lines(scale=False)
     assert "M = 1 where r >= 0.9" in lines(threshold="hard")
-    assert "random order" in lines(importance="random") and "anew every epoch" in lines(importance="random")
+    assert "random order" in lines(importance="random") and "drawn again every epoch" in lines(importance="random")
     assert "the same in all epochs" in lines(importance="random_once")
 
 

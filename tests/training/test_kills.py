@@ -76,7 +76,7 @@ def start_or_resume(plan: Plan, output: Path) -> None:
 def test_killed_before_the_first_step(
     owner: Any, writer: str, films: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of its first files is missing: the run starts anew, nobody has to clean up."""
+    """Whichever of its first files is missing: the run starts again, nobody has to clean up."""
     settings, output = plan("vanilla", films, checkpoint, max_steps=2), tmp_path / "run"
     with monkeypatch.context() as patched, pytest.raises(SystemExit):
         patched.setattr(owner, writer, lambda *_: sys.exit("killed"))

@@ -1,1 +1,1 @@
-"""What ties the model to its pre-trained self: one file an anchor."""
+"""What ties the model to its pre-trained self, one file each."""

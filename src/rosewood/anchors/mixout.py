@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mixout(Anchor):
-    """Puts every weight back to its pre-trained value with some probability, anew for every batch.
+    """Puts every weight back to its pre-trained value with some probability, drawn again for every batch.
 
     Forward and backward of a batch run with W~ = [b W0 + (1 - b) W - m W0] / (1 - m), b ~ Bernoulli(m) (Lee, Cho
     and Kang, ICLR 2020), which is W0 + k (W - W0) with k = (1 - b) / (1 - m). The mean over masks is W, and the

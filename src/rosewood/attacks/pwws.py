@@ -33,7 +33,7 @@ class Pwws(Substitution):
     """Greedy word replacement, in the order of word saliency times gain."""
 
     unknown_word: str = "NULL"
-    """What stands in for a word to measure its saliency."""
+    """What replaces a word to measure its saliency."""
     replace_without_gain: bool = True
     """Go on with substitutes that did not lower p_y by themselves, as RIFT's code does."""
     scores: Literal["margin", "probability"] = "margin"

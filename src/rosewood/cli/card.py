@@ -30,7 +30,7 @@ def card(
 ) -> None:
     """Write the card of a model for the Hugging Face Hub, with the figures of its evaluation and attacks.
 
-    The figures also stand in the card's front matter, where the Hub reads them. Nothing is uploaded.
+    The figures are also in the card's front matter, where the Hub reads them. Nothing is uploaded.
     """
     path = run / "model" / "README.md" if output is None else output
     if path.exists() and not overwrite:

@@ -64,7 +64,7 @@ def compare(
     """Train, evaluate and attack every combination of an experiment, and print one table.
 
     Given again after Ctrl-C, a crash or a change of the file, the command goes on: finished cells are skipped, cells
-    whose settings have changed are run anew. A cell that fails stands in the table with its error, and the others go
+    whose settings have changed are run again. A cell that fails is in the table with its error, and the others go
     on; the exit code is then 1, and the same command tries it again.
     """
     from rosewood.experiments.experiment import read_experiment

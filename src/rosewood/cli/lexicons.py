@@ -1,4 +1,4 @@
-"""rosewood list lexicons: which words may stand in for which, and how much that lets an attacker choose from."""
+"""rosewood list lexicons: which words may replace which, and how much that lets an attacker choose from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lexicons(
         try:
             lexicon = Lexicon.named(name, data_dir)
         except AbsentError as error:
-            absent.append(f"{name} is not at hand: {error}")
+            absent.append(f"{name} is not available: {error}")
             continue
         space = [] if texts is None else _space(lexicon, texts, max_words, exact_case)
         table.add_row(lexicon.name, *_sizes(lexicon, opposites), *space)

@@ -177,7 +177,7 @@ def _beside(grid: Grid, keys: Sequence[str], published: Published) -> Grid:
             if key in given:
                 value = published.get(row[0], {}).get(key)
                 new.append("unknown" if value is None else percent(value))
-    caption = f"{grid.caption} Paper: as published; unknown: not reported, or not at hand."
+    caption = f"{grid.caption} Paper: as published; unknown: not reported, or not available."
     if unmeasured := sorted(given.difference(keys)):
         caption += f" Published, but not a column here: {', '.join(unmeasured)}."
     return replace(grid, header=header, rows=rows, caption=caption)

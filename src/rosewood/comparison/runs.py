@@ -62,7 +62,7 @@ def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[E
 
 
 def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
-    """Runs stand in one table only if they were evaluated alike, on the same data."""
+    """Runs share a table only if they were evaluated alike, on the same data."""
     suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
     if len(suites) > 1:
         raise RunError(

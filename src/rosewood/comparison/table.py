@@ -1,4 +1,4 @@
-"""Evaluations side by side, one column or row a model."""
+"""Evaluations side by side, one column or row per model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def grids(evaluations: Evaluations) -> list[Grid]:
 
 
 def percent(value: float | None) -> str:
-    """A share in %, or what stands for none."""
+    """A share in %, or a sign for none."""
     return "missing" if value is None else f"{100 * value:.1f}"
 
 
@@ -142,7 +142,7 @@ def _summary(evaluations: Evaluations, suite: str) -> Grid:
 
 
 def mean_names(evaluations: Evaluations) -> list[str]:
-    """The means that the suite has sets for, at hand or not."""
+    """The means that the suite has sets for, available or not."""
     roles = {"auroc" if role == "anomaly" else role for role in _set_names(evaluations).values()}
     return [name for name in MEANS if name in roles or name.endswith("ece")]
 
@@ -207,7 +207,7 @@ def _anomalies(evaluations: Evaluations) -> Grid:
             ]
             rows.append([name, model, *cells])
     inside = ", ".join(sorted({each.inside for e in evaluations.values() for each in e.anomalies})) or "nothing"
-    caption = f"AUROC / AUPR / false positives at 95 % true positives, in %: how well texts are told from {inside}."
+    caption = f"AUROC / AUPR / false positives at 95 % true positives, in %: how well texts differ from {inside}."
     return Grid("Anomalies", ["set", "model", *(score.replace("_", " ") for score in scores)], rows, caption, texts=2)
 
 

@@ -40,7 +40,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _count(node: yaml.Node, depth: int, known: dict[int, int]) -> int:
-    """The values a node stands for; an alias counts as often as it is used, because every use is read."""
+    """The values that a node means; an alias counts as often as it is used, because every use is read."""
     if id(node) in known:
         return known[id(node)]
     if depth > MAX_DEPTH:  # a node that contains itself ends here too

@@ -106,7 +106,7 @@ def _read_text(path: Path) -> str:
 def _read_csv(path: Path) -> Table:
     text = _read_text(path)
     separator = _separator(text)
-    hint = f"a text with a {_SEPARATORS[separator]} must stand in double quotes"
+    hint = f"a text with a {_SEPARATORS[separator]} must be in double quotes"
     return _from_records(path, list(_csv_records(path, text, separator)), hint)
 
 

@@ -69,7 +69,7 @@ def load_split(
 
 
 def available_splits(task: Task, data_dir: str | Path | None = None) -> list[str]:
-    """The splits whose source is at hand; a split on the Hub counts, whether the Hub answers or not."""
+    """The splits whose source is available; a split on the Hub counts, whether the Hub answers or not."""
     return [name for name in task.splits if _at_hand(task, name, _root(data_dir))]
 
 
@@ -97,7 +97,7 @@ def needs_hub(task: Task, split: str, data_dir: str | Path | None = None) -> boo
 def source_identity(task: Task, split: str, data_dir: str | Path | None = None) -> str:
     """A hash that changes when `load_split` would give other rows, without reading them as data.
 
-    Of a data set on the Hub only the name and the revision count; a split that is not at hand is "absent".
+    Of a data set on the Hub only the name and the revision count; a split that is not available is "absent".
     """
     root, rule = _root(data_dir), task.split(split).carve
     name = rule.source if rule else split

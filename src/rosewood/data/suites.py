@@ -75,12 +75,12 @@ class Suite(_Strict):
     text: list[str] = Field(default=[], max_length=2)
     labels: list[str] = []
     merge: dict[str, list[str]] = {}
-    """A label of some sets -> the labels of the suite that it stands for, such as not_entailment."""
+    """A label of some sets -> the labels of the suite that it means, such as not_entailment."""
     replace: dict[str, str] = {}
     max_length: Annotated[int, Field(gt=0)] = 128
     sets: dict[str, SuiteSet] = Field(min_length=1)
     inside: list[str] = []
-    """The sets that anomalies are to be told from: the first that is at hand."""
+    """The sets that anomalies are compared with: the first that is available."""
     noise: SuiteNoise | None = None
     notes: list[str] = []
 
@@ -96,7 +96,7 @@ class Suite(_Strict):
             problems.append(f"noise is put on {self.noise.of!r}, which is not a set")
         known = set(self.labels)
         problems += [
-            f"merge: {label} stands for {part!r}, which is not a label"
+            f"merge: {label} means {part!r}, which is not a label"
             for label, parts in self.merge.items()
             for part in parts
             if part not in known
@@ -113,7 +113,7 @@ class Suite(_Strict):
             ]
             stood_for = [part for label in each.labels or [] for part in self.merge.get(label, [label])]
             if each.labels and sorted(stood_for) != sorted(self.labels):
-                problems.append(f"set {name}: its labels must stand for each label of the suite once")
+                problems.append(f"set {name}: its labels must mean each label of the suite once")
         if problems:
             raise ValueError("; ".join(problems))
         return self

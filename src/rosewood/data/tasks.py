@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent / "tasks"
 
 
 def label_key(value: Any) -> str:
-    """The text under which a raw label is looked up: 0, 0.0 and "0" are one; "" stands for no label."""
+    """The text under which a raw label is looked up: 0, 0.0 and "0" are one; "" means no label."""
     if value is None or value != value:
         return ""
     if isinstance(value, float) and value.is_integer():

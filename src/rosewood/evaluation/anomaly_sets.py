@@ -25,7 +25,7 @@ def telling_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[Loa
 
 
 def untold_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[MissingSet]:
-    """The anomalies at hand that nothing is at hand to be told from."""
+    """The anomalies at hand that nothing is available to be told from."""
     if telling_sets(loaded, inside):
         return []
     reason = f"what it is to be told from is missing: {', '.join(inside) or 'the suite names nothing as inside'}"

@@ -20,7 +20,7 @@ from rosewood.words.trigram import Trigram
 
 
 def prepared_attacks(names: Sequence[str], plan: Plan, data_dir: str | Path | None) -> list[tuple[Attack, Resources]]:
-    """The attacks with all they need; what is not at hand is an error before any work."""
+    """The attacks with all they need; what is not available is an error before any work."""
     return [_prepared(name, plan, data_dir) for name in names]
 
 

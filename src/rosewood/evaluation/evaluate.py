@@ -62,8 +62,8 @@ def evaluate(
     name the columns where they are not `text` and `label` or `labels`. They are measured clean and under every kind of
     noise.
 
-    On a suite or a task, the model must have the labels of the suite, in any order. A set that is not at hand is listed
-    as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
+    On a suite or a task, the model must have the labels of the suite, in any order. A set that is not available is
+    listed as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
     most; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
     a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
     by; `attacks` are run live on `attack_examples` examples of the clean set. Texts are cut after `max_length` tokens;

@@ -48,7 +48,7 @@ class Plan:
     multi_label: bool = False
 
     def members(self, label: str) -> list[int]:
-        """The model's labels, by number, that a label of a set stands for."""
+        """The model's labels, by number, that a label of a set means."""
         return [self.labels.index(each) for each in self.merge.get(label, [label])]
 
 

@@ -1,4 +1,4 @@
-"""The data of a plan, loaded: every set that is at hand, and why the others are not."""
+"""The data of a plan, loaded: every set that is available, and why the others are not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load_sets(
     """Load every set of the plan; `groups` are columns by which the user wants to see it, beside the plan's own.
 
     The plan's text lengths end at `longest`, the most that the model can read, and give way to `max_length`.
-    A set that is not at hand is listed as missing; data that are there and cannot be used are an error.
+    A set that is not available is listed as missing; data that are there and cannot be used are an error.
     """
     loaded, missing, seen = [], [], set[str]()
     noiseless: dict[tuple[str, int | None], Dataset] = {}  # loaded once for all kinds and strengths of noise
@@ -90,7 +90,7 @@ def load_planned(
 
 
 def reference_texts(plan: Plan, data_dir: str | Path | None) -> list[str] | None:
-    """Every text of the reference set, however few of its rows are evaluated; None if it is not at hand."""
+    """Every text of the reference set, however few of its rows are evaluated; None if it is not available."""
     reference = next((each for each in plan.sets if each.role == "reference"), None)
     if reference is None or reference.task is None:
         return None

@@ -50,7 +50,7 @@ class Cell(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """Equal for cells of equal figures: where the data lie is no part of it, what they hold is."""
+        """Equal for cells of equal figures: where the data lie is not part of it, what they hold is."""
         plain = self.model_dump(mode="json", exclude={"data_dir", "recipe", "task"})
         plain["recipe"] = deciding(self.recipe)
         plain["task"] = self.task["name"]

@@ -1,6 +1,6 @@
 """Moments of training: what a run was like after some of its steps, measured while it trains.
 
-RUN/moments/step-000100.json  one file a moment
+RUN/moments/step-000100.json  one file per moment
 """
 
 from __future__ import annotations

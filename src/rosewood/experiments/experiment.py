@@ -17,7 +17,7 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class _Named(NamedTuple):
-    """A name alone stands for a mapping with that name."""
+    """A name alone means a mapping with that name."""
 
     field: str
 
@@ -107,7 +107,7 @@ class RunChoice(_Strict):
 
 
 class TaskChoice(RunChoice):
-    """A task by name or file, with settings of its own; `recipes` and `attacks` replace what their labels stand for."""
+    """A task by name or file, with settings of its own; `recipes` and `attacks` replace what their labels mean."""
 
     task: str
     recipes: dict[str, Annotated[RecipeChoice, _Named("recipe")]] = {}

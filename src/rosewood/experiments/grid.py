@@ -154,7 +154,7 @@ class _Grid:
             self.problems.append("published: the figures are those of one model, and there are several here")
 
     def _on_task(self, usual: Made, chosen: TaskChoice, where: str) -> Made | None:
-        """What a label stands for on a task."""
+        """What a label means on a task."""
         label = usual[0].name
         own = chosen.recipes.get(label)
         return usual if own is None else self._made(own.model_copy(update={"label": label}), f"{where}.{label}")

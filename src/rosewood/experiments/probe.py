@@ -47,7 +47,7 @@ def probe(
     """Fine-tune a model with each recipe and seed on each probing task, and score what it has generalised to.
 
     Everything goes to `output`: a folder for each cell, the tables of `compare`, and probing.json, probing.md and the
-    scatter of all runs as probing.html, .png and .svg. A cell that failed is missing there, and its error stands in
+    scatter of all runs as probing.html, .png and .svg. A cell that failed is missing there, and its error is in
     results.json. `training` are arguments of transformers' trainer; those of a recipe's paper hold unless given.
     """
     experiment = experiment_of(recipes, tasks, seeds, model, training or {}, train_size)

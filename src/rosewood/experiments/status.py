@@ -1,4 +1,4 @@
-"""How far a cell is, as its folder tells: whoever works on it, and wherever."""
+"""How far a cell is, read from its folder."""
 
 from __future__ import annotations
 

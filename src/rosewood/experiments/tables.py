@@ -167,7 +167,7 @@ def _closing(experiment: Experiment, standings: Sequence[Standing]) -> list[Sect
 
 
 def _groups(standings: Sequence[Standing], with_attacks: bool = True) -> list[Group]:
-    """What may stand in one table; attacks are those on the weights of the end."""
+    """What may share a table; attacks are those on the weights of the end."""
     groups: dict[tuple[str, str], Group] = {}
     for each in standings:
         if each.result is not None:

@@ -92,8 +92,8 @@ def summary_problems(model: nn.Module, user: str) -> list[str]:
         return [f"{user} reads what an encoder says of a text, and {name} has no base_model that would be one"]
     if getattr(model, "loss_type", None) != "ForSequenceClassification":
         return [
-            f"{user} compares texts that have one class each, and {name} is no classifier of whole texts: use a model "
-            "for sequence classification, or leave the anchor out"
+            f"{user} compares texts that have one class each, and {name} is not a classifier of whole texts: use a "
+            "model for sequence classification, or leave the anchor out"
         ]
     if config.problem_type in ("regression", "multi_label_classification") or config.num_labels == 1:
         kind = "several labels at once" if config.problem_type == "multi_label_classification" else "a number"

@@ -117,7 +117,7 @@ def _positions(model: PreTrainedModel) -> int:
 
 
 def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
-    """For each label of the task, the output of the model that stands for it.
+    """For each label of the task, the output of the model that means it.
 
     Outputs with no names of their own (LABEL_0, LABEL_1, …) are taken in the order of the task.
     Upper and lower case do not matter.

@@ -1,1 +1,1 @@
-"""What is minimised: one file an objective."""
+"""What is minimised, one file each."""

@@ -1,1 +1,1 @@
-"""How the input, or the weights, are disturbed: one file a perturbation."""
+"""How the input, or the weights, are disturbed, one file each."""

@@ -50,7 +50,7 @@ def _records(path: Path) -> Iterator[tuple[float, list[tuple[str, float]]]]:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if number == len(lines):  # a crash may have cut it short
                 return
-            raise RunError(f"line {number} of {path} is no step of a training: {error}") from error
+            raise RunError(f"line {number} of {path} is not a step of a training: {error}") from error
 
 
 def _numbers(record: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -39,7 +39,7 @@ class ReportedRun:
 
     @property
     def model(self) -> str:
-        """The pre-trained model, without the folders of whoever trained it."""
+        """The pre-trained model, without the folders of its author."""
         return "" if self.info is None else short_name(self.info.model)
 
     @property

@@ -100,7 +100,7 @@ class AnomalyResult(ResultPart):
     """How well one score of a model tells the texts of one set from those it was made for."""
 
     name: str
-    inside: str  # the set that the anomalies are told from
+    inside: str  # the set that the anomalies are compared with
     score: str
     examples: Annotated[int, Field(gt=0)]
     auroc: Share

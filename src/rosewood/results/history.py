@@ -1,4 +1,4 @@
-"""What happened in every step: kept on the device until it is asked for, then one JSON object a line."""
+"""What happened in every step: kept on the device until it is asked for, then one JSON object per line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which parameters may move in a step: one file a selection."""
+"""Which parameters may move in a step, one file each."""

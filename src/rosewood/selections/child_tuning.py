@@ -1,4 +1,4 @@
-"""Child-Tuning: update a sub-network, fixed by Fisher information or drawn anew in every step."""
+"""Child-Tuning: update a sub-network, fixed by Fisher information or drawn again in every step."""
 
 from __future__ import annotations
 

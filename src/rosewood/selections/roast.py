@@ -45,8 +45,8 @@ class Roast(Selection):
     - Candidates are found by structure, see `rosewood.models.candidates`, biases included; `parameters` replaces them.
 
     Ablations: `threshold="hard"` (beta to infinity) keeps exactly the weights with r >= alpha, none of them scaled;
-    with alpha 0 these are all. `importance="random"` ranks at random, anew every epoch, so that in time each weight has
-    its turn; `importance="random_once"` keeps the random order of the first epoch.
+    with alpha 0 these are all. `importance="random"` ranks at random, drawn again every epoch, so that in time each
+    weight has its turn; `importance="random_once"` keeps the random order of the first epoch.
     """
 
     prepares = True
@@ -78,7 +78,7 @@ class Roast(Selection):
     def explain(self, stage: Stage) -> list[str]:
         rank = {
             "gradient": "r = rank in [0, 1] of the last epoch's sum of (grad total)^2; in the first epoch, (grad CE)^2",
-            "random": "r = a random order of the weights, as a rank in [0, 1], anew every epoch",
+            "random": "r = a random order of the weights, as a rank in [0, 1], drawn again every epoch",
             "random_once": "r = a random order of the weights, as a rank in [0, 1], the same in all epochs",
         }[self.importance]
         if self.threshold == "hard":

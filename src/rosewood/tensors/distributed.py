@@ -74,7 +74,7 @@ class _Gathered(torch.autograd.Function):
 def average_(tensors: Sequence[Tensor]) -> None:
     """Replace each tensor, in place, by its mean over all processes, which must hand in the same shapes in order.
 
-    Sharded tensors are left alone: whoever shards them has reduced them.
+    Sharded tensors are left alone: the one who shards them has reduced them.
     """
     if not together():
         return

@@ -156,7 +156,7 @@ def gradients(
 ) -> list[Tensor | None]:
     """torch.autograd.grad, which never touches `.grad`; `leaves` are further tensors that a backward would reach.
 
-    While FSDP2 computes, gathered copies stand in for the parameters, so torch.autograd.grad finds no way to those and
+    While FSDP2 computes, gathered copies replace the parameters, so torch.autograd.grad finds no way to those and
     says nothing. There an ordinary backward runs, which reduces over all processes, with every `.grad` put aside.
     """
     leaves = list({id(tensor): tensor for tensor in (*leaves, *of)}.values())

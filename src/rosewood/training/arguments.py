@@ -103,7 +103,7 @@ def check_optimizer(recipe: Recipe, arguments: TrainingArguments, another_is_giv
 
 
 def check_substitutes(recipe: Recipe, data: Any) -> None:
-    """Training data must say what may stand in for their words; of streams, the first batch tells."""
+    """Training data must say what may replace their words; of streams, the first batch tells."""
     try:
         there = SUBSTITUTES in data[0]
     except (IndexError, NotImplementedError, TypeError):

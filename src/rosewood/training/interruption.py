@@ -35,7 +35,7 @@ class SaveAndStop(TrainerCallback):
         self.close()
 
     def close(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Give the signals back to their former handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}

@@ -2,7 +2,7 @@
 
 A word may have several tokens, and so may each of its substitutes. The text keeps its length: a substitute is stretched
 over the places of the word, so that place j of k holds a mixture of the tokens that make up the j-th of k equal parts
-of the substitute. With as many tokens as the word it stands there as it is.
+of the substitute. With as many tokens as the word it is used as it is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def with_substitutes(
     pieces: Pieces = "any",
     pattern: str = WORD,
 ) -> Dataset:
-    """Add to tokenized texts what may stand in for their words; the data set still has the texts, in `fields`.
+    """Add to tokenized texts what may replace their words; the data set still has the texts, in `fields`.
 
     Only the words of one field are replaced, by default the last (the hypothesis of a pair). A word has at most
     `slots` choices, itself included. `pieces` says which substitutes count: `any`, those with as many tokens as the
@@ -107,7 +107,7 @@ def with_substitutes(
 
 
 class Aligner:
-    """Finds the tokens of a text's words and of what may stand in for them."""
+    """Finds the tokens of a text's words and of what may replace them."""
 
     def __init__(
         self,

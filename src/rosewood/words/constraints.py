@@ -135,7 +135,7 @@ class Substituting:
     constraints: Sequence[Constraint] = ()
 
     def surface(self, words: Sequence[str]) -> Surface:
-        """What may stand in for each word of a text, without the word itself; best first."""
+        """What may replace each word of a text, without the word itself; best first."""
         surface = [self.lexicon.substitutes(key) for key in self._keys(words)]
         for constraint in self.constraints:
             surface = constraint(words, surface)
@@ -167,7 +167,7 @@ class AttackSpace:
 
 
 def attack_space(surfaces: Iterable[Surface]) -> AttackSpace:
-    """The size of the attack space of texts, from what may stand in for each of their words."""
+    """The size of the attack space of texts, from what may replace each of their words."""
     texts = words = substitutes = 0
     logs = 0.0
     for surface in surfaces:

@@ -32,7 +32,7 @@ class Lemma(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """A word that may stand in for another of the same part of speech."""
+    """A word that may replace another of the same part of speech."""
 
     rank: float
     """The lower the better; comparable over parts of speech."""

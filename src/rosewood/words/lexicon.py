@@ -131,11 +131,11 @@ class Lexicon:
         return replace(self, entries=kept, left_out=self.left_out + left_out)
 
     def pairs(self) -> Iterator[Pair]:
-        """Each word with each of its substitutes; a pair comes twice if both stand in for each other."""
+        """Each word with each of its substitutes; a pair comes twice if both replace each other."""
         return (frozenset((word, each)) for word, found in self.entries.items() for each in found)
 
     def substitutes(self, word: str) -> tuple[str, ...]:
-        """The words that may stand in for this one; none if it is not known."""
+        """The words that may replace this one; none if it is not known."""
         return self.entries.get(word, ())
 
     @property
@@ -186,7 +186,7 @@ def _default(data_dir: str | Path | None) -> Lexicon:
     try:
         return Lexicon.roget(data_dir)
     except AbsentError as error:
-        raise AbsentError(f"no lexicon is at hand. {absent}. Roget's thesaurus: {error}.") from None
+        raise AbsentError(f"no lexicon is available. {absent}. Roget's thesaurus: {error}.") from None
 
 
 def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:

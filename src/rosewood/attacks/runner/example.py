@@ -198,5 +198,5 @@ def generator(seed: int, texts: dict[str, str]) -> np.random.Generator:
 
 
 def key(seed: int, texts: dict[str, str]) -> int:
-    """A number that stands for an example under a seed."""
+    """A number that identifies an example under a seed."""
     return int.from_bytes(sha256(repr((seed, *texts.values())).encode()).digest()[:16], "little")

@@ -117,7 +117,7 @@ def _percent(share: float | None) -> str:
 
 
 def diff(example: AttackedExample, labels: Sequence[str]) -> Text:
-    """A broken example: changed words struck out in red, what stands there now in green; readable without colours."""
+    """A broken example: changed words struck out in red, the new words in green; readable without colours."""
     assert example.adversarial_prediction is not None and example.adversarial_probabilities is not None
     right, wrong = example.label, example.adversarial_prediction
     text = Text(

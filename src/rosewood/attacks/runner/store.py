@@ -1,4 +1,4 @@
-"""The result of an attack in its folder: `attack.json` with the figures, `examples.jsonl` with a line an example."""
+"""The result of an attack in its folder: `attack.json` with the figures, `examples.jsonl` with a line per example."""
 
 from __future__ import annotations
 

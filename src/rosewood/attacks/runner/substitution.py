@@ -33,7 +33,7 @@ class Substitution(Attack):
         }
 
     def surface(self, target: Target) -> Surface:
-        """What may stand in for each word."""
+        """What may replace each word."""
         lexicon = target.resources.lexicon
         assert lexicon is not None
         return Substituting(lexicon, self.exact_case, self.constraints(target.resources)).surface(target.words)

@@ -20,7 +20,7 @@ from rosewood.experiments.interrupts import held_back
 
 
 class Event(NamedTuple):
-    """Work on a cell has started or ended; how it went stands in its folder, unless the process was lost."""
+    """Work on a cell has started or ended; its folder says how it went, unless the process was lost."""
 
     folder: Path
     what: Literal["started", "ended"]

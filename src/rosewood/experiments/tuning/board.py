@@ -22,7 +22,7 @@ _LINES_AROUND = 10  # of the table's frame, of the training's progress, and of t
 
 
 class Board:
-    """Shows what stands in the study, whoever put it there."""
+    """Shows what is in the study, also from other workers."""
 
     def __init__(self, study: Study, wanted: int, console: Console) -> None:
         self._study, self._wanted, self._console = study, wanted, console

@@ -52,7 +52,7 @@ def held_out(task: Task) -> Task:
     """The task with `train` and a `validation` that is carved from it, and nothing else.
 
     Where a task carves its validation data from its training data, that stays. Where it has validation data of its
-    own, they are left for the final run, and a tenth of the training data stands in for them.
+    own, they are left for the final run, and a tenth of the training data replaces them.
     """
     train, own = task.split("train"), task.splits.get("validation")
     if train.carve is not None:

@@ -1,4 +1,4 @@
-"""Search settings of a recipe: trials until there are enough, shared with whoever else works on the same study."""
+"""Search settings of a recipe: trials until there are enough, shared with other workers of the same study."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _work(study: Study, plan: Plan, space: Space, goal: Goal, output: Path, want
 
 @contextmanager
 def _quiet_optuna() -> Iterator[None]:
-    """What it would log stands in the table."""
+    """What it would log is in the table."""
     import optuna
 
     loudness = optuna.logging.get_verbosity()

@@ -34,7 +34,7 @@ class Arms:
         self._ready: dict[tuple[str, str], tuple[Attack, Resources]] = {}
 
     def take(self, attack: str, lexicon: str) -> tuple[Attack, Resources]:
-        """An attack with all that it needs; what is not at hand is an AbsentError."""
+        """An attack with all that it needs; what is not available is an AbsentError."""
         # The names come from a browser, and another name of a lexicon would be a file of this machine.
         for name, known in ((attack, self.attacks), (lexicon, self.lexicons)):
             if name not in known:

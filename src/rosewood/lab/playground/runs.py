@@ -89,7 +89,7 @@ SHORT = 160
 
 
 def samples(task: Task, data_dir: Path | None) -> list[list[str]]:
-    """The texts and the label of a few examples; none where the data are not at hand: nothing is fetched."""
+    """The texts and the label of a few examples; none where the data are not available: nothing is fetched."""
     split = "test" if "test" in task.splits else "validation"
     try:
         if needs_hub(task, split, data_dir):

@@ -121,7 +121,7 @@ def _finished(figure: go.Figure, landscapes: Sequence[Landscape], title: str) ->
 
 
 def _caption(landscape: Landscape) -> str:
-    """Name and sharpness, a line each."""
+    """Name and sharpness, one per line."""
     sharpness = landscape.sharpness
     facts = [f"loss {landscape.loss:.3f}, accuracy {landscape.accuracy:.1%}"]
     if sharpness.mean_rise is not None and sharpness.basin_area is not None:

@@ -22,7 +22,7 @@ FONT = "system-ui, sans-serif"
 
 
 def colour(place: int) -> str:
-    """The colour of the curve at this place; after the last the palette starts anew."""
+    """The colour of the curve at this place; after the last the palette starts again."""
     return PALETTE[place % len(PALETTE)]
 
 
@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 
 def mark(place: int) -> Mark:
-    """The look of the series at this place; where colours start anew, signs and dashes change."""
+    """The look of the series at this place; where colours start again, signs and dashes change."""
     return Mark(colour(place), *SIGNS[place // len(PALETTE) % len(SIGNS)])
 
 

@@ -51,8 +51,8 @@ def drift_section(subject: Subject) -> Section | None:
     found = [read_drift(run.evaluated.folder)._replace(run=run.name) for run in runs]
     places = [subject.place(run.method) for run in runs]
     charts = [
-        Chart(drift_over_steps(found, places), "Lines: distance of the whole encoder over steps, one line a run."),
-        Chart(drift_by_layer(found, places), "Lines: distance of each layer after the last step, one line a run."),
+        Chart(drift_over_steps(found, places), "Lines: distance of the whole encoder over steps, one line per run."),
+        Chart(drift_by_layer(found, places), "Lines: distance of each layer after the last step, one line per run."),
     ]
     lead = "|θ − θ₀| / |θ₀|: how far the weights are from the pre-trained ones, as a share of their size."
     return Section("Drift", [Charts(charts, small=True), Table(drift_table(found), folded=True)], lead)
@@ -66,7 +66,7 @@ def inconsistency_section(subject: Subject) -> Section | None:
         return None
     found = [read_inconsistency(run.evaluated.folder)._replace(run=run.name) for run in runs]
     figure = inconsistency(found, [subject.place(run.method) for run in runs])
-    chart = Chart(figure, "Lines: share of predictions that differ between two passes, one line a run.")
+    chart = Chart(figure, "Lines: share of predictions that differ between two passes, one line per run.")
     lead = "How often two passes over the same texts, each with its own dropout, predicted different classes."
     return Section("Dropout inconsistency", [Charts([chart]), Table(inconsistency_table(found), folded=True)], lead)
 
@@ -79,7 +79,7 @@ def training_section(subject: Subject) -> Section | None:
     charts = []
     for name in names:
         curves = {run.name: run.history[name] for run in subject.runs if name in run.history}
-        words = f"Lines: {name.replace('_', ' ')} over training steps, one line a run."
+        words = f"Lines: {name.replace('_', ' ')} over training steps, one line per run."
         charts.append(Chart(training_curves(curves, name, places), words))
     lead = "Every loss term and whatever else was logged; of long trainings each point is a mean over many steps."
     return Section("Training", [Charts(charts, small=True)], lead) if charts else None

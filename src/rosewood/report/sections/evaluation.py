@@ -100,7 +100,7 @@ def calibration_section(subject: Subject) -> Section | None:
         each.name for run in subject.runs for each in run.evaluated.evaluation.sets if each.role in MEASURED
     )
     diagrams = [
-        Chart(figure, f"Reliability diagram of {name}: accuracy by confidence, one line a method.")
+        Chart(figure, f"Reliability diagram of {name}: accuracy by confidence, one line per method.")
         for name in names
         if (figure := reliability(subject.methods, name)) is not None
     ]

@@ -15,7 +15,7 @@ from rosewood.results.grid import Grid
 
 @section(place=90)
 def recipes_section(subject: Subject) -> Section | None:
-    """One file a method."""
+    """One file per method."""
     found = {run.method: run.recipe for run in subject.runs if run.recipe is not None}
     listings = [Listing(method, text) for method, text in found.items()]
     lead = "Saved as a file, each can be given to rosewood train --recipe."

@@ -177,7 +177,7 @@ def write_cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, z: np.ndar
 
 
 def cell_text(trace: Any, row: int, column: int, value: float) -> str:
-    """What stands in a cell of a heatmap: `%{text}`, `%{z}` or `%{z:.2f}`."""
+    """What a cell of a heatmap shows: `%{text}`, `%{z}` or `%{z:.2f}`."""
     found = re.fullmatch(r"%\{(text|z)(?::(.+))?\}(.*)", trace.texttemplate)
     if not found:
         raise DataError(f"Pictures write %{{text}} or %{{z:FORMAT}} into cells; got {trace.texttemplate!r}.")
