@@ -63,8 +63,8 @@ def evaluate(
     noise.
 
     On a suite or a task, the model must have the labels of the suite, in any order. A set that is not available is
-    listed as missing, with the reason; data that cannot be used are an error. `size` takes that many examples of each set at
-    most; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
+    listed as missing, with the reason; data that cannot be used are an error. `size` takes at most that many examples of
+    each set; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
     a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
     by; `attacks` are run live on `attack_examples` examples of the clean set. Texts are cut after `max_length` tokens;
     the default is the suite's, or else what the tokenizer says (model_max_length, which a run sets to its own). With

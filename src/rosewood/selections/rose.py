@@ -68,7 +68,7 @@ class Rose(Selection):
     - Candidates: see `rosewood.models.candidates`.
 
     The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
-    number, `keep_quantile` takes the name of a rule that finds it again in each step's risks, for each order on its own:
+    number, `keep_quantile` takes the name of a rule that finds it again in each step's risks, order by order:
     `outliers` (also `auto`), `otsu` or `gap`; see `rosewood.tensors.statistics`.
 
     Three settings make the first-order risk cheaper, and a little noisier; each is off by default, and they combine:
