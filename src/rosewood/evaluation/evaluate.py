@@ -55,21 +55,34 @@ def evaluate(
     output: str | Path | None = None,
     fresh: bool = False,
 ) -> Evaluation:
-    """Evaluate a classifier on a suite (by name, YAML file or object), the evaluation sets of a task, or own data.
+    """Evaluate a classifier on a suite, on the evaluation sets of a task, or on own data.
 
     Own data are a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a CSV, TSV, JSON Lines or
-    Parquet file. Their labels are names of the model's outputs or numbers of them; `text_columns` and `label_column`
-    name the columns where they are not `text` and `label` or `labels`. They are measured clean and under every kind of
-    noise.
+    Parquet file. Their labels are names or numbers of the model's outputs. They are measured clean and under every kind
+    of noise. On a suite or a task, the model must have the labels of the suite, in any order. A set that is not
+    available is listed as missing, with the reason.
 
-    On a suite or a task, the model must have the labels of the suite, in any order. A set that is not available is
-    listed as missing, with the reason; data that cannot be used are an error. `size` takes at most that many examples of
-    each set; `task` chooses the sets of a suite over several tasks; `typo_rate` puts typos into that share of the words of
-    a task's test set, in place of the noise that the task names; `groups` are columns of the data to show the accuracy
-    by; `attacks` are run live on `attack_examples` examples of the clean set. Texts are cut after `max_length` tokens;
-    the default is the suite's, or else what the tokenizer says (model_max_length, which a run sets to its own). With
-    `output`, evaluation.json is written there, the same and the predictions under the name of the suite, and a cache of
-    predictions, which `fresh` ignores.
+    Args:
+        model: a classifier, as transformers loads it.
+        tokenizer: its tokenizer.
+        suite: a suite or a task by name, YAML file or object; or own data.
+        task: of a suite over several tasks, the one whose sets are taken.
+        size: at most that many examples of each set.
+        typo_rate: puts typos into that share of the words of a task's test set, in place of the task's noise.
+        groups: columns of the data to show the accuracy by.
+        attacks: names of attacks to run on `attack_examples` examples of the clean set.
+        max_length: texts are cut after that many tokens; by default the suite's length, or else the tokenizer's
+            `model_max_length`, which a run sets to its own.
+        output: a folder for evaluation.json, the predictions and a cache of them, which `fresh` ignores.
+        text_columns: of own data, where they are not called `text`.
+        label_column: of own data, where it is not called `label` or `labels`.
+
+    Returns:
+        The figures of every set; `rosewood.results.Evaluation` has all fields.
+
+    Raises:
+        RunError: the model and the labels of the data do not fit.
+        DataError: data are there and cannot be used.
     """
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
