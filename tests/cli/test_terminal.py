@@ -127,7 +127,12 @@ def test_recipes_describe_themselves_alike_with_and_without_torch() -> None:
     subprocess.run([sys.executable, "-c", DESCRIBED], check=True)
 
 
-@pytest.mark.parametrize("words", [("--help",), ("train", "--help"), ("explain", "rift"), ("list", "recipes")])
+LISTS = ("recipes", "attacks", "tasks", "suites", "models")
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("train", "--help"), ("explain", "rift"), *(("list", what) for what in LISTS)]
+)
 def test_what_only_prints_is_quick(words: tuple[str, ...]) -> None:
     """In seconds of the processor, which other programs beside it do not change much."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -111,6 +111,13 @@ def _paper(recipe: Recipe) -> str:
 @lists.command()
 def attacks() -> None:
     """The attacks, what each needs, and its settings for `rosewood attack --set`."""
+    from rosewood.cli.stand_ins import stand_ins
+
+    with stand_ins():
+        Console().print(_attacks())
+
+
+def _attacks() -> Listing:
     from rosewood.attacks.runner.api import FOREIGN, choose_attack
     from rosewood.config.registry import component_names
 
@@ -121,7 +128,7 @@ def attacks() -> None:
         settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())
         needs = ", ".join(attack.needs()).replace("_", " ") or "-"
         table.rows.append((name, type(attack).__doc__ or "", needs, settings))
-    Console().print(table)
+    return table
 
 
 @lists.command()
@@ -160,10 +167,17 @@ def suites() -> None:
 @lists.command()
 def models() -> None:
     """Models with a short name; any folder or Hub name works too."""
+    from rosewood.cli.stand_ins import stand_ins
+
+    with stand_ins():
+        Console().print(_models())
+
+
+def _models() -> Listing:
     from rosewood.models.open import models as known
 
     table = Listing("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
     for name, model in known().items():
         place = "Hub" if model.needs_hub else "demo extra"
         table.rows.append((name, model.title, f"{model.millions:g}", place, model.note))
-    Console().print(table)
+    return table

@@ -1,7 +1,7 @@
-"""What a recipe says of itself, without torch: importing that takes longer than reading the answer.
+"""What a component says of itself, without torch: importing that takes longer than reading the answer.
 
-While a recipe is only described, empty objects take the place of torch and of the libraries that need it. Components
-are then imported, built and asked, but cannot compute.
+While components are only described, empty objects take the place of torch and of other libraries that compute.
+Components are then imported, built and asked, but cannot compute.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-LIBRARIES = ("torch", "transformers", "datasets", "accelerate", "peft")
+LIBRARIES = ("torch", "transformers", "datasets", "accelerate", "peft", "scipy", "sklearn")
 
 
 class StandIn:

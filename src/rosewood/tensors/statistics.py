@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 
 from rosewood.errors import DataError
@@ -126,7 +127,5 @@ def wilson_interval(correct: int, examples: int) -> tuple[float, float]:
             f"an interval needs at least one example and no more correct than examples; "
             f"got {correct} correct of {examples}."
         )
-    from scipy.stats import binomtest  # here, because selections use this module and scipy.stats takes long to import
-
     interval = binomtest(correct, examples).proportion_ci(confidence_level=0.95, method="wilson")
     return float(interval.low), float(interval.high)
