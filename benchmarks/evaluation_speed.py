@@ -34,7 +34,7 @@ from rosewood import evaluate, load_suite
 from rosewood.data.suites import Suite
 from rosewood.evaluation.anomaly_sets import telling_sets
 from rosewood.evaluation.plan import plan_of_suite
-from rosewood.evaluation.predict import Question
+from rosewood.evaluation.predict import TextQuery
 from rosewood.evaluation.sets import load_sets
 from rosewood.models.modes import evaluating
 from rosewood.models.open import load_classifier
@@ -42,7 +42,7 @@ from rosewood.models.open import load_classifier
 BATCH = 64
 
 
-def distinct_questions(suite: Suite, data_dir: str | None, size: int | None, longest: int) -> list[Question]:
+def distinct_questions(suite: Suite, data_dir: str | None, size: int | None, longest: int) -> list[TextQuery]:
     """What the suite asks the model, each text once."""
     plan = plan_of_suite(suite)
     loaded, _ = load_sets(plan, data_dir, size, 0, longest=longest)
@@ -51,9 +51,9 @@ def distinct_questions(suite: Suite, data_dir: str | None, size: int | None, lon
     return list(dict.fromkeys(question for each in asked for question in each.questions))
 
 
-def bare_forward(model: Any, tokenizer: Any, questions: list[Question]) -> float:
+def bare_forward(model: Any, tokenizer: Any, questions: list[TextQuery]) -> float:
     """Seconds in the model alone."""
-    kinds: dict[tuple[int, int], list[Question]] = defaultdict(list)
+    kinds: dict[tuple[int, int], list[TextQuery]] = defaultdict(list)
     for question in questions:
         kinds[question.max_length, len(question.texts)].append(question)
     seconds = 0.0

@@ -16,13 +16,13 @@ from rosewood.lab.landscape import Landscape, grid_coordinates
 from rosewood.lab.sharpness import Sharpness
 from rosewood.results import (
     AnomalyResult,
+    AppliedNoise,
     AttackedExample,
     AttackResult,
     ChangedWord,
     Evaluation,
     GroupResult,
     MissingSet,
-    Noise,
     ReliabilityPoint,
     Role,
     SetResult,
@@ -34,7 +34,7 @@ LABELS = ["negative", "positive"]
 EXAMPLES = 40
 
 
-def set_result(name: str, role: Role, right: int, noise: Noise | None = None) -> SetResult:
+def set_result(name: str, role: Role, right: int, noise: AppliedNoise | None = None) -> SetResult:
     accuracy = right / EXAMPLES
     groups = [
         GroupResult(kind=kind, group=group, examples=20, accuracy=accuracy, interval=around(accuracy))
@@ -75,7 +75,7 @@ def evaluation(right: int = 30, words: str = "plain", attacked: bool = True) -> 
         set_result("advglue", "adversarial", right - 15),
         *(
             set_result(
-                f"typos {strength}", "noise", right - drop, Noise(kind="some_typos", strength=strength, of=clean)
+                f"typos {strength}", "noise", right - drop, AppliedNoise(kind="some_typos", strength=strength, of=clean)
             )
             for strength, drop in ((0.1, 2), (0.4, 8))
         ),

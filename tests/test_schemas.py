@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from rosewood.cli.schema import Kind, schema_text
+from rosewood.cli.schema import FileKind, schema_text
 from rosewood.config import strict_yaml
 from rosewood.data.suites import Suite, SuiteSet
 from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task
@@ -34,7 +34,7 @@ def validator(kind: str) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(FileKind))
 def test_the_files_are_current(kind: str) -> None:
     """Make them again with `make schemas`."""
     assert (ROOT / "docs" / "schemas" / f"{kind}.json").read_text(encoding="utf-8") == schema_text(kind)

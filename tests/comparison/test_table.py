@@ -11,11 +11,11 @@ from rosewood.comparison.table import grids, render, worst_group
 from rosewood.errors import RunError
 from rosewood.results import (
     AnomalyResult,
+    AppliedNoise,
     Evaluation,
     GroupResult,
     Mean,
     MissingSet,
-    Noise,
     Role,
     SetResult,
 )
@@ -86,7 +86,7 @@ def suite_evaluation() -> Evaluation:
     extra = result("poems", "shift", 0.7).model_copy(update={"counted": False})
     noises = [
         result(f"typos {strength}", "noise", 0.9 - strength).model_copy(
-            update={"noise": Noise(kind="typos", strength=strength, of="sst2")}
+            update={"noise": AppliedNoise(kind="typos", strength=strength, of="sst2")}
         )
         for strength in (0.1, 0.4)
     ]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from rosewood.evaluation.means import mean_interval, means
-from rosewood.results import Noise, SetResult
+from rosewood.results import AppliedNoise, SetResult
 from rosewood.tensors.statistics import wilson_interval
 
 
-def result(right: int, examples: int, noise: Noise | None = None) -> SetResult:
+def result(right: int, examples: int, noise: AppliedNoise | None = None) -> SetResult:
     return SetResult(
         name=f"{right} of {examples}",
         role="noise" if noise else "shift",
@@ -36,7 +36,7 @@ def test_two_sets_by_hand() -> None:
 
 
 def test_noises_share_their_examples() -> None:
-    noises = [result(30, 40, Noise(kind="case", strength=strength, of="sst2")) for strength in (0.1, 0.4)]
+    noises = [result(30, 40, AppliedNoise(kind="case", strength=strength, of="sst2")) for strength in (0.1, 0.4)]
     assert mean_interval(noises) == pytest.approx(wilson_interval(30, 40), abs=1e-12)
 
 

@@ -26,7 +26,7 @@ from rosewood.experiments.compare import compare
 from rosewood.experiments.engines import worker
 from rosewood.experiments.engines.local import Event
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.live_table import Watch
+from rosewood.experiments.live_table import LiveTable
 from rosewood.experiments.status import standing
 from rosewood.experiments.tables import comparison_of
 from rosewood.results import CellResult, Comparison
@@ -260,7 +260,7 @@ def test_the_live_table_shows_what_the_folders_tell(place: Place, tmp_path: Path
     (output / cells[2].name).mkdir()
     (output / cells[2].name / "error.txt").write_text("it broke\n")
     console = Console(width=120, height=40, record=True, file=io.StringIO())
-    watch = Watch(cells, output, console)
+    watch = LiveTable(cells, output, console)
     with watch.shown() as follow:
         follow(Event(begun, "started"))
         console.print(watch.table())

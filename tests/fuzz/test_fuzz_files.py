@@ -23,7 +23,7 @@ from rosewood.data.suites import load_suite
 from rosewood.data.tasks import load_task
 from rosewood.dynamics.record import WATCHED, read_seen
 from rosewood.errors import RunError
-from rosewood.evaluation.predict import PredictionCache, Question, answer
+from rosewood.evaluation.predict import PredictionCache, TextQuery, answer
 from rosewood.experiments.experiment import read_experiment
 from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.report.card import model_card
@@ -116,7 +116,7 @@ def test_checkpoints(profile: settings, tmp_path: Path) -> None:
     def read() -> None:
         model, tokenizer = load_classifier(str(folder))
         with only_our_errors():
-            answer(model, tokenizer, [Question(("good film",), 16)], progress=False)
+            answer(model, tokenizer, [TextQuery(("good film",), 16)], progress=False)
         load_pretrained(str(folder), task, seed=0)
 
     check_damage(profile, files_of(folder), read)
@@ -144,7 +144,7 @@ def test_journals(profile: settings, tmp_path: Path) -> None:
 
 def test_a_damaged_prediction_cache_is_thrown_away_and_made_again(profile: settings, tmp_path: Path) -> None:
     model, tokenizer = tiny_classifier().eval(), tiny_tokenizer()
-    questions = [Question((text,), 16) for text in ("good film", "bad film", "film")]
+    questions = [TextQuery((text,), 16) for text in ("good film", "bad film", "film")]
 
     def predictions() -> np.ndarray:
         cache = PredictionCache(tmp_path, "f")

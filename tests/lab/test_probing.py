@@ -14,7 +14,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.measure import measure
-from rosewood.evaluation.plan import Plan, PlannedSet
+from rosewood.evaluation.plan import EvaluationPlan, PlannedSet
 from rosewood.evaluation.sets import LoadedSet
 from rosewood.lab.probing import Probing, matthews, probed_run, probing_of, table
 from rosewood.results import CellResult, Evaluation, SetResult
@@ -29,7 +29,7 @@ def measured(predicted: Sequence[int], labels: Sequence[int], name: str = "disam
     rows = [(f"text {number}",) for number in range(len(labels))]
     loaded = LoadedSet(planned, rows, list(labels), {}, "", "", 16)
     logits = 5 * np.eye(2)[list(predicted)]
-    return measure(loaded, logits, Plan("probe", None, LABELS, [planned], {}), None, 0).result
+    return measure(loaded, logits, EvaluationPlan("probe", None, LABELS, [planned], {}), None, 0).result
 
 
 def cell_result(label: str, seed: int, answers: Sequence[int], task: str = "probe-the") -> CellResult:

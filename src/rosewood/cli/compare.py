@@ -13,7 +13,7 @@ from rosewood.cli import app, resumable
 from rosewood.errors import ExperimentError, closest
 
 if TYPE_CHECKING:
-    from rosewood.experiments.engines.local import Engine
+    from rosewood.experiments.engines.local import CellEngine
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -117,7 +117,7 @@ def _of_others(others: Sequence[Path]) -> str:
     )
 
 
-def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> Engine:
+def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> CellEngine:
     """The engine of that name; options of another one are refused."""
     given = {option: value for option, value in of_ray.items() if value is not None}
     if name == "ray":

@@ -28,7 +28,7 @@ _PROSE = 28  # columns of the terminal in which a sentence still reads well
 
 
 @dataclass
-class Listing:
+class WideTable:
     """A table where the terminal is wide enough; elsewhere a paragraph for each row, so that nothing is cut.
 
     In columns of `prose` sentences may wrap; the others hold names and figures, which stay whole.
@@ -82,11 +82,11 @@ def recipes() -> None:
         Console().print(_recipes())
 
 
-def _recipes() -> Listing:
+def _recipes() -> WideTable:
     from rosewood.recipe import load_recipe, recipe_names
 
     header = ("recipe", "objective", "perturbation", "selection", "anchors", "cost", "memory", "from")
-    table = Listing("Recipes", header, ("memory",), caption="F: forward, X: backward to the inputs, B: full backward")
+    table = WideTable("Recipes", header, ("memory",), caption="F: forward, X: backward to the inputs, B: full backward")
     for name in recipe_names():
         recipe = load_recipe(name, check_training=False)
         stages = recipe.all_stages()
@@ -122,7 +122,7 @@ def _attacks() -> Listing:
     from rosewood.config.registry import component_names
 
     caption = f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed."
-    table = Listing("Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption)
+    table = WideTable("Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption)
     for name in component_names("attack"):
         attack = choose_attack(name)
         settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())
@@ -136,7 +136,7 @@ def tasks() -> None:
     """The tasks, their labels, and the sets each is trained and evaluated on."""
     from rosewood.data.tasks import load_task, task_names
 
-    table = Listing("Tasks", ("name", "what", "labels", "sets", "from"), ("what", "labels", "sets"))
+    table = WideTable("Tasks", ("name", "what", "labels", "sets", "from"), ("what", "labels", "sets"))
     for name in task_names():
         task = load_task(name)
         places = ("embedded", "folder", "hub")
@@ -150,7 +150,7 @@ def suites() -> None:
     """The suites for `rosewood evaluate --suite`, and the sets of each."""
     from rosewood.data.suites import load_suite, suite_names
 
-    table = Listing("Suites", ("name", "what", "labels", "sets"), ("what", "labels", "sets"))
+    table = WideTable("Suites", ("name", "what", "labels", "sets"), ("what", "labels", "sets"))
     for name in suite_names():
         suite = load_suite(name)
         roles = dict.fromkeys(each.role for each in suite.sets.values())
@@ -176,7 +176,7 @@ def models() -> None:
 def _models() -> Listing:
     from rosewood.models.open import models as known
 
-    table = Listing("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
+    table = WideTable("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
     for name, model in known().items():
         place = "Hub" if model.needs_hub else "demo extra"
         table.rows.append((name, model.title, f"{model.millions:g}", place, model.note))

@@ -22,7 +22,7 @@ EXAMPLES = """
 """
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The files that a user may write."""
 
     task = "task"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 @app.command(epilog=EXAMPLES)
-def schema(kind: Kind = typer.Argument(help="Which kind of file.")) -> None:
+def schema(kind: FileKind = typer.Argument(help="Which kind of file.")) -> None:
     """Print the JSON Schema of a kind of file, with which editors check and complete such files."""
     print(schema_text(kind.value), end="")
 

@@ -11,7 +11,7 @@ from rosewood.attacks.runner.api import attack, choose_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Resources
 from rosewood.errors import RunError
-from rosewood.evaluation.plan import Plan
+from rosewood.evaluation.plan import EvaluationPlan
 from rosewood.evaluation.sets import LoadedSet, load_planned, reference_texts
 from rosewood.results import LiveAttack
 from rosewood.words.encoder import SentenceEncoder
@@ -19,7 +19,9 @@ from rosewood.words.lexicon import Lexicon
 from rosewood.words.trigram import Trigram
 
 
-def prepared_attacks(names: Sequence[str], plan: Plan, data_dir: str | Path | None) -> list[tuple[Attack, Resources]]:
+def prepared_attacks(
+    names: Sequence[str], plan: EvaluationPlan, data_dir: str | Path | None
+) -> list[tuple[Attack, Resources]]:
     """The attacks with all they need; what is not available is an error before any work."""
     return [_prepared(name, plan, data_dir) for name in names]
 
@@ -57,7 +59,7 @@ def run_attacks(
     return results
 
 
-def _prepared(name: str, plan: Plan, data_dir: str | Path | None) -> tuple[Attack, Resources]:
+def _prepared(name: str, plan: EvaluationPlan, data_dir: str | Path | None) -> tuple[Attack, Resources]:
     chosen = choose_attack(name)
     needed = chosen.needs()
     resources = Resources(
@@ -71,7 +73,7 @@ def _prepared(name: str, plan: Plan, data_dir: str | Path | None) -> tuple[Attac
     return chosen, resources
 
 
-def _language_model(plan: Plan, data_dir: str | Path | None) -> Trigram | None:
+def _language_model(plan: EvaluationPlan, data_dir: str | Path | None) -> Trigram | None:
     """Of the reference texts, if there are some."""
     texts = reference_texts(plan, data_dir)
     return None if texts is None else Trigram.fit(texts)

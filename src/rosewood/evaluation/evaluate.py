@@ -20,7 +20,7 @@ from rosewood.evaluation.files import predictions_file, predictions_path, save_e
 from rosewood.evaluation.groups import word_frequency
 from rosewood.evaluation.means import means
 from rosewood.evaluation.measure import Measured, measure, measure_several
-from rosewood.evaluation.plan import Plan, plan_of_suite, plan_of_task
+from rosewood.evaluation.plan import EvaluationPlan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.models.scoring import label_columns, longest_text, text_length, unnamed
@@ -152,7 +152,7 @@ def _plan(
     model: PreTrainedModel,
     text_columns: Sequence[str] | None,
     label_column: str | None,
-) -> Plan:
+) -> EvaluationPlan:
     if isinstance(suite, Task):
         return plan_of_task(suite, typo_rate)
     if isinstance(suite, Suite):
@@ -162,14 +162,14 @@ def _plan(
     return plan_of_task(own_task(suite, model.config, text_columns, label_column), typo_rate)
 
 
-def _typo_rate(plan: Plan) -> float | None:
+def _typo_rate(plan: EvaluationPlan) -> float | None:
     """The share of words with typos, where those are the noise of a task; 0 for none."""
     if plan.suite is not None or any(each.role == "noise" and each.name != "typos" for each in plan.sets):
         return None
     return next((each.noise.strength for each in plan.sets if each.noise), 0.0)
 
 
-def _test_file(suite: object, plan: Plan, label_column: str | None) -> TestFile | None:
+def _test_file(suite: object, plan: EvaluationPlan, label_column: str | None) -> TestFile | None:
     if not is_data_file(suite):
         return None
     task = plan.sets[0].task
@@ -177,7 +177,7 @@ def _test_file(suite: object, plan: Plan, label_column: str | None) -> TestFile 
     return TestFile(file=str(Path(str(suite)).resolve()), text_columns=task.text, label_column=label_column)
 
 
-def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
+def _columns(model: PreTrainedModel, plan: EvaluationPlan) -> list[int]:
     """The model's output for each label; on a suite, outputs without names are not guessed at."""
     if plan.suite is not None and unnamed(model.config):
         raise RunError(
@@ -199,12 +199,12 @@ def _columns(model: PreTrainedModel, plan: Plan) -> list[int]:
     return label_columns(model.config, plan.labels)
 
 
-def _output_names(model: PreTrainedModel, plan: Plan, columns: Sequence[int]) -> dict[str, str]:
+def _output_names(model: PreTrainedModel, plan: EvaluationPlan, columns: Sequence[int]) -> dict[str, str]:
     names = cast(dict[int, str], model.config.id2label)
     return {label: names[column] for label, column in zip(plan.labels, columns, strict=True)}
 
 
-def _nothing_usable(plan: Plan, missing: Sequence[MissingSet]) -> DataError:
+def _nothing_usable(plan: EvaluationPlan, missing: Sequence[MissingSet]) -> DataError:
     kind = "task" if plan.suite is None else "suite"
     reasons = "\n".join(dict.fromkeys(each.reason for each in missing))
     return DataError(f"no evaluation set of {kind} {plan.suite or plan.name} can be used:\n{reasons}")
@@ -219,7 +219,7 @@ def _label_text(label: Any, names: Sequence[str]) -> str:
 
 def _write_predictions(
     path: Path,
-    plan: Plan,
+    plan: EvaluationPlan,
     labelled: Sequence[LoadedSet],
     measured: Sequence[Measured],
     loaded: Sequence[LoadedSet],

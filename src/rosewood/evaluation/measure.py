@@ -12,7 +12,7 @@ from rosewood.evaluation import metrics
 from rosewood.evaluation.by_class import ByClass, by_class, confusion
 from rosewood.evaluation.calibration import FOLDS, best_temperature, held_out_ece, reliability
 from rosewood.evaluation.groups import by_group, group_labels, worst
-from rosewood.evaluation.plan import Plan
+from rosewood.evaluation.plan import EvaluationPlan
 from rosewood.evaluation.sets import LoadedSet
 from rosewood.results import GroupResult, ReliabilityPoint, SetResult
 from rosewood.tensors.statistics import wilson_interval
@@ -29,7 +29,7 @@ class Measured(NamedTuple):
 
 
 def measure(
-    loaded: LoadedSet, logits: ArrayLike, plan: Plan, frequency: Mapping[str, int] | None, seed: int
+    loaded: LoadedSet, logits: ArrayLike, plan: EvaluationPlan, frequency: Mapping[str, int] | None, seed: int
 ) -> Measured:
     """Accuracy, calibration and groups of a set; `logits` stand in the order of the plan's labels.
 

@@ -9,7 +9,7 @@ from rosewood.data.suites import Suite
 from rosewood.data.tasks import NoiseRule, Task
 from rosewood.errors import DataError, RunError
 from rosewood.models.scoring import DEFAULT_LENGTH
-from rosewood.results import Noise, Role
+from rosewood.results import AppliedNoise, Role
 from rosewood.words.noise import NOISES
 
 TYPO_RATE = 0.3
@@ -31,11 +31,11 @@ class PlannedSet:
     groups: Sequence[str] = ()
     counted: bool = True
     note: str = ""
-    noise: Noise | None = None
+    noise: AppliedNoise | None = None
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """All sets of an evaluation, and the labels that the model must have."""
 
     name: str
@@ -52,7 +52,7 @@ class Plan:
         return [self.labels.index(each) for each in self.merge.get(label, [label])]
 
 
-def plan_of_task(task: Task, typo_rate: float | None = None) -> Plan:
+def plan_of_task(task: Task, typo_rate: float | None = None) -> EvaluationPlan:
     """The test, shift and adversarial splits of a task, and its test split under noise.
 
     The noise is that of the task, or typos in 30 % of the words; with `typo_rate` it is typos in that share of them.
@@ -75,16 +75,16 @@ def plan_of_task(task: Task, typo_rate: float | None = None) -> Plan:
         # Better than nothing, and called by its name: a user's own files often have no test set.
         sets.append(PlannedSet(clean, "clean", task, clean, task.labels))
     if clean in task.splits and typo_rate:
-        noise = Noise(kind="typos", strength=typo_rate, of=clean)
+        noise = AppliedNoise(kind="typos", strength=typo_rate, of=clean)
         sets.append(PlannedSet("typos", "noise", task, clean, task.labels, noise=noise))
     if clean in task.splits and rule:
         sets += _noises(rule, next(each for each in sets if each.name == clean), f"task {task.name}")
     if not sets:
         raise DataError(f"task {task.name} has no test, shift or adversarial split: add one to evaluate on.")
-    return Plan(task.name, None, task.labels, sets, {}, multi_label=task.multi_label)
+    return EvaluationPlan(task.name, None, task.labels, sets, {}, multi_label=task.multi_label)
 
 
-def plan_of_suite(suite: Suite, task: str | None = None) -> Plan:
+def plan_of_suite(suite: Suite, task: str | None = None) -> EvaluationPlan:
     """The sets of a suite; of a suite over several tasks, those of one."""
     if suite.tasks:
         suite = _of_one_task(suite, task)
@@ -92,7 +92,7 @@ def plan_of_suite(suite: Suite, task: str | None = None) -> Plan:
     labels: Sequence[str] = suite.labels or sets[0].labels
     rule = suite.noise
     noises = _noises(rule, next(each for each in sets if each.name == rule.of), f"suite {suite.name}") if rule else []
-    return Plan(
+    return EvaluationPlan(
         name=task if suite.tasks and task else suite.name,
         suite=suite.name,
         labels=labels,
@@ -140,7 +140,7 @@ def _noises(rule: NoiseRule, clean: PlannedSet, where: str) -> list[PlannedSet]:
             name=f"{kind} {strength:g}",
             role="noise",
             sample=rule.sample,
-            noise=Noise(kind=kind, strength=strength, of=clean.name),
+            noise=AppliedNoise(kind=kind, strength=strength, of=clean.name),
         )
         for kind in rule.kinds
         for strength in rule.strengths

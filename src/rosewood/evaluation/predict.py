@@ -27,7 +27,7 @@ from rosewood.models.scoring import Row, Scorer
 Floats = NDArray[np.float32]
 
 
-class Question(NamedTuple):
+class TextQuery(NamedTuple):
     """The texts of an example, and how many tokens of them the model sees."""
 
     texts: Row
@@ -37,21 +37,21 @@ class Question(NamedTuple):
 class Answers:
     """The logits of questions, and the features of some."""
 
-    def __init__(self, rows: dict[Question, int], logits: Floats, feature_rows: dict[int, int], features: Floats):
+    def __init__(self, rows: dict[TextQuery, int], logits: Floats, feature_rows: dict[int, int], features: Floats):
         self._rows, self._logits = rows, logits
         self._feature_rows, self._features = feature_rows, features
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __contains__(self, question: Question) -> bool:
+    def __contains__(self, question: TextQuery) -> bool:
         return question in self._rows
 
-    def logits(self, questions: Sequence[Question]) -> Floats:
+    def logits(self, questions: Sequence[TextQuery]) -> Floats:
         """`(questions, classes)`."""
         return self._logits[[self._rows[each] for each in questions]]
 
-    def features(self, questions: Sequence[Question]) -> Floats:
+    def features(self, questions: Sequence[TextQuery]) -> Floats:
         """What the last layer sees, `(questions, dimensions)`; only of questions that asked for it."""
         return self._features[[self._feature_rows[self._rows[each]] for each in questions]]
 
@@ -59,8 +59,8 @@ class Answers:
 def answer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    questions: Iterable[Question],
-    featured: Iterable[Question] = (),
+    questions: Iterable[TextQuery],
+    featured: Iterable[TextQuery] = (),
     batch_size: int = 64,
     cache: PredictionCache | None = None,
     progress: bool = True,
@@ -92,7 +92,7 @@ def predict(
 ) -> Floats:
     """Logits (examples, classes) in the order of the dataset, computed on the model's device."""
     texts = zip(*(dataset[field][:] for field in task_fields), strict=True)
-    questions = [Question(row, max_length) for row in texts]
+    questions = [TextQuery(row, max_length) for row in texts]
     return answer(model, tokenizer, questions, batch_size=batch_size, progress=progress).logits(questions)
 
 
@@ -103,7 +103,7 @@ class _Pass:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        questions: Sequence[Question],
+        questions: Sequence[TextQuery],
         featured: Sequence[int],
         batch_size: int,
     ) -> None:

@@ -12,10 +12,10 @@ from datasets import Dataset
 
 from rosewood.data.loading import fingerprint, load_split, origin
 from rosewood.errors import AbsentError, DataError, closest
-from rosewood.evaluation.plan import Plan, PlannedSet
-from rosewood.evaluation.predict import Question
+from rosewood.evaluation.plan import EvaluationPlan, PlannedSet
+from rosewood.evaluation.predict import TextQuery
 from rosewood.models.scoring import DEFAULT_LENGTH, Row
-from rosewood.results import MissingSet, Noise
+from rosewood.results import AppliedNoise, MissingSet
 from rosewood.words.noise import noisy
 
 
@@ -33,13 +33,13 @@ class LoadedSet:
     max_length: int
 
     @cached_property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[TextQuery]:
         """The texts of each example, and how much of them the model sees."""
-        return [Question(row, self.max_length) for row in self.rows]
+        return [TextQuery(row, self.max_length) for row in self.rows]
 
 
 def load_sets(
-    plan: Plan,
+    plan: EvaluationPlan,
     data_dir: str | Path | None,
     size: int | None,
     seed: int,
@@ -89,7 +89,7 @@ def load_planned(
     return load_split(planned.task, planned.split, data_dir, size, seed, multi_label)
 
 
-def reference_texts(plan: Plan, data_dir: str | Path | None) -> list[str] | None:
+def reference_texts(plan: EvaluationPlan, data_dir: str | Path | None) -> list[str] | None:
     """Every text of the reference set, however few of its rows are evaluated; None if it is not available."""
     reference = next((each for each in plan.sets if each.role == "reference"), None)
     if reference is None or reference.task is None:
@@ -101,7 +101,7 @@ def reference_texts(plan: Plan, data_dir: str | Path | None) -> list[str] | None
     return [text for field in reference.task.text for text in rows[field][:]]
 
 
-def _with_noise(dataset: Dataset, planned: PlannedSet, noise: Noise, seed: int) -> Dataset:
+def _with_noise(dataset: Dataset, planned: PlannedSet, noise: AppliedNoise, seed: int) -> Dataset:
     assert planned.task is not None
     return noisy(dataset, planned.task.text, noise.kind, noise.strength, seed)
 

@@ -12,10 +12,10 @@ from types import FrameType
 from rich.console import Console
 
 from rosewood.experiments.cell import ERROR, Cell
-from rosewood.experiments.engines.local import Engine, Event, LocalEngine
+from rosewood.experiments.engines.local import CellEngine, Event, LocalEngine
 from rosewood.experiments.experiment import Experiment, read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.live_table import Watch
+from rosewood.experiments.live_table import LiveTable
 from rosewood.experiments.status import Standing, finished_otherwise, standing
 from rosewood.experiments.tables import comparison_of, save_tables
 from rosewood.results import Comparison
@@ -26,7 +26,7 @@ def compare(
     experiment: str | Path | Experiment,
     output: str | Path | None = None,
     data_dir: str | Path | None = None,
-    engine: Engine | None = None,
+    engine: CellEngine | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Train, evaluate and attack every cell of an experiment, and compare the recipes.
@@ -41,7 +41,7 @@ def compare(
     output = output_of(experiment, output)
     cells = cells_of(experiment, data_dir)
     try:
-        with Watch(cells, output, console or Console()).shown() as follow, _terminable():
+        with LiveTable(cells, output, console or Console()).shown() as follow, _terminable():
             for event in (engine or LocalEngine()).run(_prepared(cells, output)):
                 _note_loss(event)
                 follow(event)

@@ -21,7 +21,7 @@ COLOURS = {"finished": "green", "failed": "red", "running": "yellow", "interrupt
 _LINES_AROUND = 8  # of the table's frame, and of the terminal
 
 
-class Watch:
+class LiveTable:
     """Follows the events of an engine; what the table shows, it reads from the folders."""
 
     def __init__(self, cells: Sequence[Cell], output: Path, console: Console) -> None:

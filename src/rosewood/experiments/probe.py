@@ -16,7 +16,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, label_key, load_task
 from rosewood.errors import AbsentError, DataError, ExperimentError
 from rosewood.experiments.compare import compare
-from rosewood.experiments.engines.local import Engine
+from rosewood.experiments.engines.local import CellEngine
 from rosewood.experiments.experiment import Experiment, build_experiment
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.status import standing
@@ -41,7 +41,7 @@ def probe(
     data_dir: str | Path | None = None,
     training: dict[str, Any] | None = None,
     train_size: int | None = None,
-    engine: Engine | None = None,
+    engine: CellEngine | None = None,
     console: Console | None = None,
 ) -> Probing:
     """Fine-tune a model with each recipe and seed on each probing task, and score what it has generalised to.

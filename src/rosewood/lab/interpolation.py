@@ -12,14 +12,14 @@ from transformers import PreTrainedModel
 
 from rosewood.errors import RunError
 from rosewood.lab.directions import excursion, weights_of
-from rosewood.lab.losses import FixedLoss, Measured, check_alike, kind_of
+from rosewood.lab.losses import FixedLoss, MeasuredFile, check_alike, kind_of
 from rosewood.lab.runs import progress_bar
 from rosewood.models.modes import evaluating
 from rosewood.results import Share
 from rosewood.results.journal import RowJournal
 
 
-class Interpolation(Measured):
+class Interpolation(MeasuredFile):
     """What (1 - share) first + share second gives, heads included."""
 
     first: str

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from rosewood.errors import RunError
 from rosewood.lab.directions import Normalisation, excursion, random_directions
-from rosewood.lab.losses import FixedLoss, Measured
+from rosewood.lab.losses import FixedLoss, MeasuredFile
 from rosewood.lab.runs import progress_bar
 from rosewood.lab.sharpness import Eigenvalue, Sharpness, extreme_eigenvalues, sharpness_of
 from rosewood.models.modes import evaluating
@@ -20,7 +20,7 @@ from rosewood.results.grid import Grid
 from rosewood.results.journal import RowJournal
 
 
-class Landscape(Measured):
+class Landscape(MeasuredFile):
     """The loss at home + a direction 1 + b direction 2; nothing in it depends on when, or in how many goes, it ran."""
 
     name: str

@@ -28,7 +28,7 @@ from rosewood.models.scoring import label_columns, longest_text
 from rosewood.results import Count, ResultFile, RunInfo, installed_versions
 
 
-class Measured(ResultFile):
+class MeasuredFile(ResultFile):
     """What was measured on, and with what."""
 
     source: str  # of the examples, in words
@@ -158,7 +158,7 @@ def _start(info: RunInfo, task: Task) -> tuple[Any, PreTrainedTokenizerBase]:
     return load_pretrained(info.model, task, info.seed, new_head=info.new_head)
 
 
-class Kind(NamedTuple):
+class Architecture(NamedTuple):
     """What two models must share, so that one's weights mean something in the other."""
 
     architecture: str
@@ -166,21 +166,21 @@ class Kind(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
 
-def kind_of(model: PreTrainedModel) -> Kind:
+def kind_of(model: PreTrainedModel) -> Architecture:
     """That of a model in memory."""
     labels = cast(dict[int, str], model.config.id2label)
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    return Kind(type(model).__name__, list(labels.values()), shapes)
+    return Architecture(type(model).__name__, list(labels.values()), shapes)
 
 
-def kind_on_disk(folder: Path) -> Kind:
+def kind_on_disk(folder: Path) -> Architecture:
     """That of a saved model, without reading its weights."""
     weights = Weights(folder)
     architectures, labels = weights.config.get("architectures") or ["unknown"], weights.config.get("id2label") or {}
-    return Kind(architectures[0], list(labels.values()), weights.shapes())
+    return Architecture(architectures[0], list(labels.values()), weights.shapes())
 
 
-def check_alike(kinds: Mapping[str, Kind]) -> None:
+def check_alike(kinds: Mapping[str, Architecture]) -> None:
     """Refuse models whose weights do not mean the same."""
     (first, ours), *others = kinds.items()
     for name, theirs in others:

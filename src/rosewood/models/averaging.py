@@ -110,7 +110,7 @@ def _normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-class Source(NamedTuple):
+class WeightSource(NamedTuple):
     """A run, or a checkpoint of another library, whose weights are averaged."""
 
     folder: Path
@@ -126,7 +126,7 @@ class Source(NamedTuple):
         return AveragedRun(run=str(self.folder), recipe=recipe, seed=seed, weight=share)
 
 
-def _source(folder: Path, pretrained: str | None) -> Source:
+def _source(folder: Path, pretrained: str | None) -> WeightSource:
     if (folder / "adapter_config.json").exists():
         raise RunError(
             f"{folder} holds an adapter, and only whole weights can be averaged: name the run it belongs to, in whose "
@@ -136,17 +136,17 @@ def _source(folder: Path, pretrained: str | None) -> Source:
         info = RunInfo.load(folder / "run.json")
         if info.status != "finished":
             raise RunError(f"{folder} is not finished ({info.status}): only finished runs can be averaged")
-        return Source(
+        return WeightSource(
             folder, info, folder / "model", Weights(folder / "model"), pretrained or info.pretrained or info.model
         )
     if not (folder / "config.json").exists():
         raise RunError(
             f"{folder} cannot be averaged: expected a finished run (with run.json) or a checkpoint (with config.json)"
         )
-    return Source(folder, None, folder, Weights(folder), pretrained)
+    return WeightSource(folder, None, folder, Weights(folder), pretrained)
 
 
-def _check_alike(first: Source, other: Source) -> None:
+def _check_alike(first: WeightSource, other: WeightSource) -> None:
     """Refuse models whose weights do not mean the same."""
     source, other_source = first.weights, other.weights
     kinds = [
@@ -226,7 +226,9 @@ def _describe(first: RunInfo, seconds: float) -> RunInfo:
     )
 
 
-def _write(first: Source, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo | None) -> None:
+def _write(
+    first: WeightSource, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo | None
+) -> None:
     """Build the directory beside its place and move it there, so that there never is half of one."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

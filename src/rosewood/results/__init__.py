@@ -12,13 +12,13 @@ from rosewood.results.attack import (
 )
 from rosewood.results.evaluation import (
     AnomalyResult,
+    AppliedNoise,
     ClassResult,
     Evaluation,
     GroupResult,
     LiveAttack,
     Mean,
     MissingSet,
-    Noise,
     ReliabilityPoint,
     Role,
     SetResult,
@@ -37,6 +37,7 @@ from rosewood.results.run import Average, AveragedRun, Lora, Metrics, RunInfo, S
 
 __all__ = [
     "AnomalyResult",
+    "AppliedNoise",
     "AttackReport",
     "AttackResult",
     "AttackStatus",
@@ -62,7 +63,6 @@ __all__ = [
     "Metrics",
     "MissingSet",
     "Moment",
-    "Noise",
     "ReliabilityPoint",
     "ResultFile",
     "ResultPart",

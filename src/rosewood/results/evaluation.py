@@ -10,7 +10,7 @@ from rosewood.results.files import Count, ResultFile, ResultPart, Share, now
 Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
 
 
-class Noise(ResultPart):
+class AppliedNoise(ResultPart):
     """What was done to the texts of a set; strength is the share of the places where it could be done."""
 
     kind: str
@@ -74,7 +74,7 @@ class SetResult(ResultPart):
     macro_f1: Share | None = None  # the mean F1 of the labels that occur, in the data or in the predictions
     micro_f1: Share | None = None  # of all labels together; where a text may have several
     confusion: list[list[Count]] = []  # a row for each label, a column for each prediction; where a text has one label
-    noise: Noise | None = None
+    noise: AppliedNoise | None = None
     counted: bool = True  # in the averages of the suite
     source: str = ""
     data: str = ""  # fingerprint of texts and labels

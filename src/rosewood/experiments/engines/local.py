@@ -28,7 +28,7 @@ class Event(NamedTuple):
     """What became of a process that could not say it itself."""
 
 
-class Engine(Protocol):
+class CellEngine(Protocol):
     """Local processes, or whatever else shares the file system."""
 
     def run(self, folders: Sequence[Path]) -> Iterator[Event]:

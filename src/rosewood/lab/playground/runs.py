@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rosewood.data.loading import load_split, needs_hub
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation.predict import Question, answer
+from rosewood.evaluation.predict import TextQuery, answer
 from rosewood.models.scoring import Row, Scorer, label_columns
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class ServedRun:
 
     def probabilities(self, texts: Sequence[Row]) -> Floats:
         """Class probabilities in the order of the labels, `(texts, classes)`."""
-        questions = [Question(row, self.max_length) for row in texts]
+        questions = [TextQuery(row, self.max_length) for row in texts]
         logits = answer(self.model, self.tokenizer, questions, progress=False).logits(questions)
         return np.asarray(softmax(logits[:, self.columns].astype(np.float64), axis=1))
 
