@@ -122,7 +122,9 @@ def _attacks() -> Listing:
     from rosewood.config.registry import component_names
 
     caption = f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed."
-    table = WideTable("Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption)
+    table = WideTable(
+        "Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption
+    )
     for name in component_names("attack"):
         attack = choose_attack(name)
         settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in attack.settings().items())
