@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rosewood.data.embedded import embedded_model
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.tasks import Task, load_task
+    from rosewood.defences.wrapping.wrap import wrap
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.evaluate import evaluate
     from rosewood.experiments.compare import compare
@@ -46,6 +47,7 @@ _HOMES = {
     "robust_accuracy": "rosewood.attacks.runner.api",
     "tune": "rosewood.experiments.tuning.tune",
     "with_substitutes": "rosewood.words.alignment",
+    "wrap": "rosewood.defences.wrapping.wrap",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "robust_accuracy",
     "tune",
     "with_substitutes",
+    "wrap",
 ]
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)

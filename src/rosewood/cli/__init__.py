@@ -99,6 +99,7 @@ def main() -> None:
         tradeoff,
         train,
         tune,
+        wrap,
     )
 
     try:

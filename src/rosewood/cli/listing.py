@@ -21,7 +21,7 @@ from rosewood.cli import app
 if TYPE_CHECKING:
     from rosewood.recipe import Recipe
 
-lists = typer.Typer(help="List recipes, attacks, lexicons, tasks, suites or models.", no_args_is_help=True)
+lists = typer.Typer(help="List recipes, attacks, defences, lexicons, tasks, suites or models.", no_args_is_help=True)
 app.add_typer(lists, name="list")
 
 _PROSE = 28  # columns of the terminal in which a sentence still reads well
@@ -131,6 +131,23 @@ def _attacks() -> Listing:
         needs = ", ".join(attack.needs()).replace("_", " ") or "-"
         table.rows.append((name, type(attack).__doc__ or "", needs, settings))
     return table
+
+
+@lists.command()
+def defences() -> None:
+    """The defences for `rosewood wrap --with`, what each needs, and its settings for `--set`."""
+    from rosewood.config.registry import component_names
+    from rosewood.defences.wrapping.wrap import kinds_of
+
+    header = ("defence", "what", "passes", "needs", "settings")
+    caption = "Passes of the network for one text, with the settings shown."
+    table = Listing("Defences", header, ("what", "needs", "settings"), caption=caption)
+    for name in component_names("defence"):
+        for title, defence in kinds_of(name).items():
+            settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in defence.settings().items())
+            what = type(defence).__doc__ or ""
+            table.rows.append((title, what, f"{defence.forwards():g}", ", ".join(defence.needs()) or "-", settings))
+    Console().print(table)
 
 
 @lists.command()

@@ -16,6 +16,7 @@ from rosewood.comparison.runs import (
     told_apart,
 )
 from rosewood.results import AttackReport, AttackSummary, Evaluation
+from rosewood.results.defence import COST, with_cost
 from rosewood.results.grid import Grid
 from rosewood.results.guessing import MEANING, guesses_before, is_guessing, marked
 
@@ -77,8 +78,12 @@ def attacked(runs: Sequence[EvaluatedRun]) -> list[Attacked]:
 def attacked_grid(reports: Mapping[str, AttackReport]) -> Grid:
     """One attack on some models, a row for each."""
     guessing = {model: guesses_before(report.summary) for model, report in reports.items()}
-    rows = [[marked(model, guessing[model]), *summary_cells(report.summary)] for model, report in reports.items()]
+    rows = [
+        [marked(with_cost(model, report.forwards), guessing[model]), *summary_cells(report.summary)]
+        for model, report in reports.items()
+    ]
     caption = caption_of(reports.values()) + (f" {MEANING}" if any(guessing.values()) else "")
+    caption += f" {COST}" if any(report.forwards != 1 for report in reports.values()) else ""
     return Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows, caption)
 
 

@@ -10,6 +10,7 @@ from rich.console import Group
 
 from rosewood.errors import RunError
 from rosewood.results import Evaluation, GroupResult, Mean, Role, SetResult
+from rosewood.results.defence import COST, with_cost
 from rosewood.results.grid import Folded, Grid
 from rosewood.results.guessing import MEANING, is_guessing, marked
 
@@ -39,7 +40,10 @@ def render(evaluations: Evaluations) -> Group:
 def grids(evaluations: Evaluations) -> list[Grid]:
     """One table of a task; of a suite a summary and then every perspective on its own. Models that guess are marked."""
     guessing = {model: is_guessing(evaluation) for model, evaluation in evaluations.items()}
-    evaluations = {marked(model, guessing[model]): evaluation for model, evaluation in evaluations.items()}
+    evaluations = {
+        marked(with_cost(model, evaluation.forwards), guessing[model]): evaluation
+        for model, evaluation in evaluations.items()
+    }
     names = sorted({evaluation.suite or evaluation.task for evaluation in evaluations.values()})
     if len(names) != 1:
         raise RunError(f"a table compares models on one task; got {', '.join(names) or 'no evaluation'}.")
@@ -49,6 +53,8 @@ def grids(evaluations: Evaluations) -> list[Grid]:
         found = [_summary(evaluations, names[0]), _sets(evaluations)]
     if any(guessing.values()):
         found[0] = replace(found[0], caption=f"{found[0].caption} {MEANING}")
+    if any(evaluation.forwards != 1 for evaluation in evaluations.values()):
+        found[0] = replace(found[0], caption=f"{found[0].caption} {COST}")
     found += [_noise(evaluations), _anomalies(evaluations), _columns(evaluations), _attacks(evaluations)]
     return [grid for grid in found if grid.rows]
 

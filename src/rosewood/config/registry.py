@@ -17,6 +17,7 @@ FAMILIES = {
     "selection": "rosewood.selections",
     "anchor": "rosewood.anchors",
     "attack": "rosewood.attacks",
+    "defence": "rosewood.defences",
 }
 
 

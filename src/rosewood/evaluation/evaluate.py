@@ -23,6 +23,7 @@ from rosewood.evaluation.measure import Measured, measure, measure_several
 from rosewood.evaluation.plan import EvaluationPlan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
+from rosewood.models.defended import Defended, forwards_of
 from rosewood.models.scoring import label_columns, longest_text, text_length, unnamed
 from rosewood.results import Evaluation, MissingSet, TestFile
 from rosewood.results.locks import held
@@ -102,12 +103,14 @@ def evaluate(
     checkpoint = checkpoint_fingerprint(model, tokenizer)
     cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
     telling = telling_sets(loaded, plan.inside)
+    if isinstance(model, Defended):  # it reads several copies of a text, and has no one vector of it
+        telling = [each for each in telling if each.planned.role != "reference"]
     missing += untold_sets(loaded, plan.inside)
     answers = answer(
         model,
         tokenizer,
         (question for each in [*labelled, *telling] for question in each.questions),
-        (question for each in telling for question in each.questions),
+        () if isinstance(model, Defended) else (question for each in telling for question in each.questions),
         batch_size,
         cache,
     )
@@ -130,6 +133,7 @@ def evaluate(
         max_length=max_length or min(plan.max_length, longest),
         typo_rate=_typo_rate(plan),
         multi_label=plan.multi_label,
+        forwards=forwards_of(model),
         test_file=_test_file(suite, plan, label_column),
         sets=results,
         missing=missing,

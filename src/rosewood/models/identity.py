@@ -10,16 +10,18 @@ import xxhash
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.data.files import file_digest
+from rosewood.models.defended import defence_of
 from rosewood.models.open import resolve_model
 
 
 def of_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of the weights, the names of the outputs, and the vocabulary."""
+    """A hash of the weights, the names of the outputs, the vocabulary, and of the defence around it if there is one."""
     digest = xxhash.xxh3_128()
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    digest.update(json.dumps([model.config.id2label, sorted(tokenizer.get_vocab().items())]).encode())
+    facts = [model.config.id2label, sorted(tokenizer.get_vocab().items()), *defence_of(model)]
+    digest.update(json.dumps(facts).encode())
     return digest.hexdigest()
 
 

@@ -24,6 +24,8 @@ from rosewood.data.embedded import embedded_model
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.models.adapters import adapter_folder, base_name, encoder, load_merged
+from rosewood.models.defended import FILE as DEFENCE
+from rosewood.models.defended import Defended
 from rosewood.models.lora import head_modules, with_adapter
 from rosewood.models.scoring import longest_text
 from rosewood.results import Lora
@@ -151,11 +153,15 @@ def quiet_loading() -> Iterator[None]:
 def load_classifier(
     path_or_name: str, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and tokenizer of a trained classifier: a whole model, or an adapter that names its base model.
+    """The model and tokenizer of a trained classifier: a whole model, an adapter that names its base model, or either
+    of them with a defence around it.
 
     Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
     base model that an adapter names is never.
     """
+    if (Path(path_or_name) / DEFENCE).is_file():
+        wrapped = Defended.from_pretrained(path_or_name)
+        return wrapped, wrapped.tokenizer
     try:
         if (folder := adapter_folder(path_or_name)) is not None:
             return _load_adapted(folder)

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from rosewood.results.defence import Forwards
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
 
 AttackStatus = Literal["wrong", "broken", "robust", "out_of_queries", "out_of_time"]
@@ -97,6 +98,7 @@ class AttackReport(ResultFile):
     language_model: str | None = None
     encoder: str | None = None
     field: str  # the text that was attacked
+    forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
     seed: int
     max_length: Count
     max_queries: Count | None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field
 
 from rosewood.results.attack import AttackReport, AttackSummary, TestFile
+from rosewood.results.defence import Forwards
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, now
 
 Role = Literal["clean", "shift", "adversarial", "noise", "anomaly", "reference"]
@@ -168,4 +169,5 @@ class Evaluation(ResultFile):
     means: list[Mean] = []
     attacks: list[LiveAttack] = []
     multi_label: bool = False
+    forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
     test_file: TestFile | None = None  # what was evaluated on, if it was a file of the user's own

@@ -21,6 +21,7 @@ from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.report import summarize
 from rosewood.attacks.runner.store import REPORT, load_outcome, save_outcome
 from rosewood.errors import RosewoodError, RunError
+from rosewood.models.defended import forwards_of
 from rosewood.results import AttackedExample, AttackResult, FinishedBlock
 from rosewood.results.journal import Journal
 from rosewood.results.locks import held
@@ -244,6 +245,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         fingerprint=campaign.fingerprint,
         lexicon_name=None if lexicon is None else lexicon.known_as,
         test_file=campaign.test_file,
+        forwards=forwards_of(campaign.model),
         seconds=seconds,
         summary=summarize(examples, len(campaign.texts) - len(examples), campaign.min_changeable),
         examples=examples,

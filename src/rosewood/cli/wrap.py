@@ -1,0 +1,71 @@
+"""rosewood wrap: a run with a defence around its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood wrap runs/vanilla --with smoothed:mask --copies 50 --output runs/vanilla-smoothed
+
+  rosewood wrap runs/vanilla --with smoothed:substitute --lexicon counter-fitted --output runs/vanilla-safer
+
+  rosewood wrap ./my-checkpoint --with smoothed:delete --set share=0.5 --output my-wrapped
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def wrap(
+    run: str = typer.Argument(help="A run directory, checkpoint folder or Hub name."),
+    defence: str = typer.Option(..., "--with", help="One of `rosewood list defences`, such as smoothed:mask."),
+    output: Path = typer.Option(..., "--output", "-o", help="The new run directory; of a checkpoint, its folder."),
+    copies: int | None = typer.Option(
+        None, min=1, help="Copies of a text that smoothed reads: what an answer costs.", show_default="the defence's"
+    ),
+    assignments: list[str] = typer.Option([], "--set", help="Change one setting of the defence: share=0.5."),
+    lexicon: str | None = typer.Option(
+        None,
+        help="Words that replace each other: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
+        show_default="counter-fitted if --data-dir has it, else roget",
+    ),
+    task: str | None = typer.Option(
+        None, help="The task whose training texts the defence learns from.", show_default="the run's"
+    ),
+    train_examples: int = typer.Option(5000, min=1, help="Training texts that the defence learns from, at most."),
+    data_dir: Path | None = typer.Option(
+        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
+    ),
+    trust_remote_code: bool = typer.Option(
+        False, "--trust-remote-code", help="Run the code that this checkpoint brings along."
+    ),
+) -> None:
+    """Put a defence around a trained model. The result is a run like any other, or a checkpoint if it was one."""
+    from rosewood.config.overrides import parse_overrides
+    from rosewood.defences.wrapping.wrap import choose_defence, title_of, wrap_run
+
+    settings = parse_overrides(assignments) | ({} if copies is None else {"copies": copies})
+    wrapped = wrap_run(
+        run,
+        output,
+        choose_defence(defence, settings),
+        task=task,
+        data_dir=data_dir,
+        lexicon=lexicon,
+        train_examples=train_examples,
+        trust_remote_code=trust_remote_code,
+    )
+    console = Console(highlight=False, soft_wrap=True)
+    cost = wrapped.defence.forwards()
+    console.print(
+        f"The model with {title_of(wrapped.defence)} around it is in {output}. An answer costs {cost:g} "
+        f"forward pass{'' if cost == 1 else 'es'}.",
+        markup=False,
+    )
+    more = "" if (output / "run.json").exists() else " --task TASK"
+    console.print(f"Next: rosewood evaluate {output}{more}", markup=False)

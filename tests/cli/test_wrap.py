@@ -1,0 +1,79 @@
+"""rosewood wrap, from a run to its evaluation, attack and report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rosewood.results import RunInfo
+from tiny_runs import run_info
+from tiny_text import save_tiny_checkpoint
+
+Rosewood = Callable[..., str]
+TASK = """
+name: films
+title: films
+text: [text]
+labels: [bad, good]
+splits:
+  train: {folder: {file: films.csv}}
+  test: {folder: {file: films.csv}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    save_tiny_checkpoint(folder / "model", ("bad", "good"))
+    rows = [
+        f"{'good' if i % 2 else 'bad'} film {chr(97 + i % 26)}{chr(97 + i // 26)},{('bad', 'good')[i % 2]}"
+        for i in range(40)
+    ]
+    (tmp_path / "films.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    (folder / "task.yaml").write_text(TASK)
+    run_info(task="films", data_dir=str(tmp_path)).save(folder / "run.json")
+    return folder
+
+
+def test_a_wrapped_run_is_a_run(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    output = tmp_path / "smoothed"
+    printed = rosewood("wrap", run, "--with", "smoothed:mask", "--copies", 5, "--output", output)
+    assert "An answer costs 5 forward passes." in printed
+    assert f"Next: rosewood evaluate {output}" in printed
+    assert RunInfo.load(output / "run.json").recipe == "vanilla+smoothed:mask"
+    evaluated = rosewood("evaluate", run, output, "--typo-rate", "0.3")
+    assert "×5" in evaluated and "so many passes of the network" in " ".join(evaluated.split())
+    assert json.loads((output / "evaluation.json").read_text())["forwards"] == 5
+    attacked = rosewood("attack", output, "--attack", "typos", "--examples", 10, "--max-queries", 20)
+    assert "×5" in attacked and "so many passes of the network" in " ".join(attacked.split())
+    rosewood("report", output, "--output", tmp_path / "report.html")
+    assert "vanilla+smoothed:mask" in (tmp_path / "report.html").read_text()
+
+
+def test_a_wrapped_checkpoint_is_a_checkpoint(rosewood: Rosewood, tmp_path: Path) -> None:
+    checkpoint, output = save_tiny_checkpoint(tmp_path / "checkpoint"), tmp_path / "wrapped"
+    words = tmp_path / "words.json"
+    words.write_text(json.dumps({"good": ["fine"]}))
+    lexicon = ("--lexicon", words, "--set", "copies=3")
+    printed = rosewood("wrap", checkpoint, "--with", "smoothed:substitute", *lexicon, "--output", output)
+    assert f"rosewood evaluate {output} --task TASK" in printed
+    films = tmp_path / "films.csv"
+    films.write_text("text,label\ngood film,LABEL_1\nbad film,LABEL_0\n")
+    assert "×3" in rosewood("evaluate", output, "--test-file", films)
+
+
+def test_mistakes_are_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    output = tmp_path / "x"
+    assert "did you mean smoothed" in rosewood("wrap", run, "--with", "smooth", "-o", output, code=1)
+    assert "'mask', 'delete'" in rosewood("wrap", run, "--with", "smoothed:swap", "-o", output, code=1)
+    assert "no such setting" in rosewood("wrap", run, "--with", "smoothed", "--set", "size=3", "-o", output, code=1)
+    assert "exists already" in rosewood("wrap", run, "--with", "smoothed", "-o", tmp_path, code=1)
+    assert not output.exists()
+
+
+def test_defences_are_listed(rosewood: Rosewood) -> None:
+    printed = rosewood("list", "defences")
+    assert "smoothed:mask" in printed and "smoothed:dropout" in printed and "copies=50" in printed
