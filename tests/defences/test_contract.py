@@ -13,7 +13,7 @@ from rosewood.attacks.runner.api import attack
 from rosewood.defences.wrapping.wrap import wrap
 from rosewood.errors import RunError
 from rosewood.evaluation.evaluate import evaluate
-from rosewood.evaluation.prediction_cache import checkpoint_fingerprint
+from rosewood.evaluation.predict import checkpoint_fingerprint
 from rosewood.models.defended import forwards_of
 from rosewood.models.identity import of_model
 from rosewood.models.open import load_classifier

@@ -25,7 +25,7 @@ from rosewood.defences.smoothing.noise import Noise, generator
 from rosewood.defences.smoothing.substitution import Substitution
 from rosewood.errors import RunError
 from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield
-from rosewood.models.dropout import DropoutSetting, dropout_sites, has_dropout
+from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
 from rosewood.models.scoring import Row, Scorer
 from rosewood.tensors.draws import forked
 
