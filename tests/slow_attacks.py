@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
 
 import numpy as np
 import torch
-from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from transformers import BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.words import typos
 
@@ -156,13 +158,13 @@ def by_importance(sure: Sure, words: list[str]) -> list[int]:
 
 
 def slow_step(
-    sure: Sure, words: list[str], value: float, tried: list[list[str]]
+    sure: Sure, words: list[str], value: float, tried: list[list[str]], first: bool = False
 ) -> tuple[list[str] | None, list[str], float]:
-    """What fools the model, or else the words to go on with, and how sure it is of them."""
+    """What fools the model most, or first, or else the words to go on with, and how sure it is of them."""
     if not tried:
         return None, words, value
     values = [sure.value(each) for each in tried]
-    for i in sure.order(values):
+    for i in range(len(tried)) if first else sure.order(values):
         if sure.logits(tried[i]).argmax() != sure.label:
             return tried[i], tried[i], values[i]
     best = sure.lowest(values)
@@ -325,4 +327,89 @@ def slow_evolution(
                     gene = best[g] + step * (group[one][g] - group[two][g])
                     child[g] = gene if 0 <= gene < 1 else fresh[i, g]
             children.append(child)
+    return None
+
+
+class Speaker:
+    """A masked language model, one text at a time."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        tokens = [token for token in tokenizer.get_vocab() if token not in tokenizer.all_special_tokens]
+        self.words = [token for token in tokens if token.isalpha()]
+        self.pieces = [token for token in tokens if token.startswith("##")]
+
+    def scores(self, tokens: list[str]) -> list[dict[str, float]]:
+        """For each token of a text, the log-probability of each token in its place."""
+        ids = self.tokenizer.convert_tokens_to_ids(["[CLS]", *tokens, "[SEP]"])
+        with torch.no_grad():
+            found = self.model(torch.tensor([ids])).logits[0, 1:-1].log_softmax(-1)
+        vocabulary = self.tokenizer.get_vocab()
+        return [{token: float(row[number]) for token, number in vocabulary.items()} for row in found]
+
+
+def best_tokens(scores: dict[str, float], tokens: list[str], count: int) -> list[str]:
+    return sorted(tokens, key=lambda token: -scores[token])[:count]
+
+
+def slow_bert_attack(
+    logits: Logits, words: list[str], label: int, speaker: Speaker, count: int, combinations: int, share: float
+) -> list[str] | None:
+    """The words that fool the model, or None."""
+    sure = Sure("margin", logits, words, label)
+    tokens = [speaker.tokenizer.tokenize(word) for word in words]
+    flat = [token for word in tokens for token in word]
+    scores = speaker.scores(flat)
+    left = max(1, int(share * len(words)))
+    current, value = words, sure.value(words)
+    for i in by_importance(sure, words):
+        if words[i] in ENGLISH_STOP_WORDS:
+            continue
+        start = sum(len(word) for word in tokens[:i])
+        own = scores[start : start + len(tokens[i])]
+        found = best_tokens(own[0], speaker.words, count)
+        if len(own) > 1:
+            lists = [found, *(best_tokens(each, speaker.pieces, count) for each in own[1:])]
+            made = sorted(product(*lists), key=lambda each: -sum(own[j][token] for j, token in enumerate(each)))[
+                :combinations
+            ]
+
+            def surprise(each: tuple[str, ...], start: int = start) -> float:
+                again = speaker.scores([*flat[:start], *each, *flat[start + len(each) :]])
+                return -sum(again[start + j][token] for j, token in enumerate(each)) / len(each)
+
+            found = ["".join(each).replace("##", "") for each in sorted(made, key=surprise)]
+        found = [each for each in found if each != words[i] and each not in ENGLISH_STOP_WORDS]
+        tried = [[*current[:i], each, *current[i + 1 :]] for each in dict.fromkeys(found)]
+        fooled, after, value = slow_step(sure, current, value, tried, first=True)
+        if fooled:
+            return fooled
+        left -= after != current
+        current = after
+        if not left:
+            return None
+    return None
+
+
+def slow_bae(logits: Logits, words: list[str], label: int, speaker: Speaker, count: int, form: str) -> list[str] | None:
+    """The words that fool the model, or None; an inserted word is in one string with its neighbour."""
+    sure = Sure("margin", logits, words, label)
+    current, value = words, sure.value(words)
+    for i in by_importance(sure, words):
+        if words[i] in ENGLISH_STOP_WORDS:
+            continue
+        for operations in form.split("+"):
+            tried = []
+            patterns = ["{}"] * ("R" in operations)
+            patterns += ["{} " + current[i], current[i] + " {}"] * ("I" in operations)
+            for pattern in patterns:
+                text = " ".join([*current[:i], pattern.format("[MASK]"), *current[i + 1 :]])
+                tokens = speaker.tokenizer.tokenize(text)
+                scores = speaker.scores(tokens)[tokens.index("[MASK]")]
+                for token in best_tokens(scores, speaker.words, count):
+                    if pattern != "{}" or token != current[i]:
+                        tried.append([*current[:i], pattern.format(token), *current[i + 1 :]])
+            fooled, current, value = slow_step(sure, current, value, tried, first=True)
+            if fooled:
+                return fooled
     return None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+
+from rosewood.words.masked_lm import MaskedLM
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = [
@@ -23,10 +27,15 @@ VOCABULARY = [
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """Knows the letters and two words."""
-    pieces = {token: number for number, token in enumerate(VOCABULARY)}
+    return _tokenizer(VOCABULARY)
+
+
+def _tokenizer(vocabulary: Sequence[str], **special: str) -> PreTrainedTokenizerFast:
+    pieces = {token: number for number, token in enumerate(vocabulary)}
     backend = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -39,25 +48,42 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
         unk_token="[UNK]",
         cls_token="[CLS]",
         sep_token="[SEP]",
+        **special,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
+
+
+def tiny_masked_lm(words: Sequence[str], seed: int = 0) -> MaskedLM:
+    """A random BERT that fills masks; its tokenizer knows these words, and spells the others."""
+    vocabulary = list(dict.fromkeys([*VOCABULARY, "[MASK]", *words]))
+    tokenizer = _tokenizer(vocabulary, mask_token="[MASK]")
+    torch.manual_seed(seed)
+    config = _config(len(vocabulary), initializer_range=0.5)
+    return MaskedLM(BertForMaskedLM(config), tokenizer)
 
 
 def tiny_classifier(labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> BertForSequenceClassification:
     """A model with dropout, in training mode, whose outputs have these names."""
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=128,
+    config = _config(
+        len(VOCABULARY),
         initializer_range=0.5,
         id2label=dict(enumerate(labels)),
         label2id={label: number for number, label in enumerate(labels)},
     )
     return BertForSequenceClassification(config).train()
+
+
+def _config(vocabulary: int, **settings: Any) -> BertConfig:
+    return BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=128,
+        **settings,
+    )
 
 
 def save_tiny_checkpoint(folder: Path, labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> Path:

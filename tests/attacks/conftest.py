@@ -10,8 +10,9 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.runner.api import attack
 from rosewood.results import AttackResult
 from rosewood.words.lexicon import Lexicon
-from tiny_attack import ENTRIES, predicted, sentences
-from tiny_text import tiny_classifier, tiny_tokenizer
+from rosewood.words.masked_lm import MaskedLM
+from tiny_attack import ENTRIES, WORDS, predicted, sentences
+from tiny_text import tiny_classifier, tiny_masked_lm, tiny_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +50,16 @@ def pairs(model3: BertForSequenceClassification, tokenizer: PreTrainedTokenizerF
     return Dataset.from_dict({"premise": one, "hypothesis": two, "label": predicted(model3, tokenizer, one, two)})
 
 
+@pytest.fixture(scope="session")
+def masked_lm() -> MaskedLM:
+    """Knows half of the words, and spells the others."""
+    return tiny_masked_lm(WORDS[:30])
+
+
 @pytest.fixture
-def run(tokenizer: PreTrainedTokenizerFast, lexicon: Lexicon) -> Callable[..., AttackResult]:
+def run(tokenizer: PreTrainedTokenizerFast, lexicon: Lexicon, masked_lm: MaskedLM) -> Callable[..., AttackResult]:
     def call(model: BertForSequenceClassification, data: Dataset, method: Any, **settings: Any) -> AttackResult:
-        return attack(model, tokenizer, data, method, **({"lexicon": lexicon, "progress": False} | settings))
+        given = {"lexicon": lexicon, "masked_lm": masked_lm, "progress": False}
+        return attack(model, tokenizer, data, method, **(given | settings))
 
     return call

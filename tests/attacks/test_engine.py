@@ -10,6 +10,8 @@ import torch
 from datasets import ClassLabel, Dataset, Features, Value
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from rosewood.attacks.bae import Bae
+from rosewood.attacks.bert_attack import BertAttack
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
@@ -25,12 +27,15 @@ from rosewood.config.registry import component_names
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.results import AttackResult
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import WORD, replaced
 from tiny_attack import ENTRIES, predicted
 from tiny_text import tiny_classifier
 
 Run = Callable[..., AttackResult]
 ATTACKS: dict[str, Attack] = {
+    "bae": Bae("R+I", candidates=5, min_similarity=None),
+    "bert_attack": BertAttack(candidates=6, combinations=6),
     "genetic": Genetic(population=6, generations=3, min_log_ratio=None),
     "imperceptible": Imperceptible(max_edits=3),
     "pwws": Pwws(),
@@ -97,6 +102,8 @@ def scaled(model: BertForSequenceClassification, factor: float) -> None:
     "method",
     [
         Pwws(scores="probability"),
+        Bae(min_similarity=None, scores="probability"),
+        BertAttack(scores="probability"),
         TextBugger(scores="probability"),
         TextFooler(min_similarity=None, scores="probability"),
         *(Genetic(population=6, generations=3, min_log_ratio=None, fitness=form) for form in PUBLISHED),
@@ -158,11 +165,18 @@ def test_a_constant_classifier_is_never_broken(
 @each
 @pytest.mark.parametrize("field", ["premise", "hypothesis"])
 def test_only_the_named_field_reaches_the_model_changed(
-    method: Attack, field: str, model3: BertForSequenceClassification, pairs: Dataset, tokenizer: Any, run: Run
+    method: Attack,
+    field: str,
+    model3: BertForSequenceClassification,
+    pairs: Dataset,
+    tokenizer: Any,
+    lexicon: Lexicon,
+    masked_lm: MaskedLM,
 ) -> None:
     seen = []
     spoken = _Listening(tokenizer, seen)
-    attack(model3, spoken, pairs.select(range(8)), method, lexicon=Lexicon.of(ENTRIES), field=field)  # type: ignore[arg-type]
+    few = pairs.select(range(8))
+    attack(model3, spoken, few, method, lexicon=lexicon, masked_lm=masked_lm, field=field)  # type: ignore[arg-type]
     one, two = ({text for row in seen for text in row[i]} for i in (0, 1))
     fixed = {"premise": two, "hypothesis": one}[field]
     other = {"premise": "hypothesis", "hypothesis": "premise"}[field]
@@ -359,6 +373,10 @@ def test_missing_resources_are_named(model: BertForSequenceClassification, singl
         run(model, single, "genetic")
     with pytest.raises(RunError, match=r"textfooler bounds the similarity of sentences: pass an encoder"):
         run(model, single, "textfooler")
+    with pytest.raises(RunError, match=r"bert_attack takes words from a masked language model: pass one.*--masked-lm"):
+        run(model, single, "bert-attack", masked_lm=None)
+    with pytest.raises(RunError, match=r"bae takes words from a masked language model(.|\n)*bae bounds the similarity"):
+        run(model, single, "bae", masked_lm=None)
     with pytest.raises(RunError, match=r"keep the part of speech: pass a tagger"):
         run(model, single, TextFooler(min_similarity=None, same_part_of_speech=True))
     with pytest.raises(RecipeError, match=r"unknown attack 'pwwz': did you mean pwws\?"):
@@ -430,7 +448,7 @@ def test_a_result_survives_the_disk(
 
 @pytest.mark.slow
 @each
-def test_batch_size_changes_nothing_on_a_real_model(method: Attack, lexicon: Lexicon) -> None:
+def test_batch_size_changes_nothing_on_a_real_model(method: Attack, masked_lm: MaskedLM) -> None:
     """MiniLM with a random head, in float32: its scores differ in the sixth decimal between batches."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -445,7 +463,9 @@ def test_batch_size_changes_nothing_on_a_real_model(method: Attack, lexicon: Lex
     found = Lexicon.of({word: [words[(i + 7) % len(words)], "☃", "☂"] for i, word in enumerate(words)})
     data = Dataset.from_dict({"text": texts, "label": [0, 1] * 6})
     results = [
-        by_text(attack(model, tokenizer, data, method, lexicon=found, batch_size=size, progress=False))
+        by_text(
+            attack(model, tokenizer, data, method, lexicon=found, masked_lm=masked_lm, batch_size=size, progress=False)
+        )
         for size in (1, 64)
     ]
     assert results[0] == results[1]

@@ -10,6 +10,8 @@ import pytest
 from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from rosewood.attacks.bae import Bae
+from rosewood.attacks.bert_attack import BertAttack
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
@@ -19,9 +21,13 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.results import AttackedExample, AttackResult
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.masked_lm import MaskedLM
 from slow_attacks import (
     Logits,
+    Speaker,
     one_at_a_time,
+    slow_bae,
+    slow_bert_attack,
     slow_evolution,
     slow_genetic,
     slow_imperceptible,
@@ -179,6 +185,49 @@ def test_imperceptible_by_evolution(
         lambda example: slow_evolution(
             logits, example.texts["text"].split(), example.label, generator(0, example.texts), 2, 4, 2
         ),
+    )
+
+
+@pytest.mark.parametrize("settings", [BertAttack(candidates=4, combinations=5), BertAttack(6, 3, 0.2)], ids=str)
+def test_bert_attack(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    masked_lm: MaskedLM,
+    settings: BertAttack,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    speaker = Speaker(masked_lm.model, masked_lm.tokenizer)
+    compare(
+        run(model, single, settings),
+        lambda example: slow_bert_attack(
+            logits,
+            example.texts["text"].split(),
+            example.label,
+            speaker,
+            settings.candidates,
+            settings.combinations,
+            settings.max_words_share,
+        ),
+    )
+
+
+@pytest.mark.parametrize(("form", "candidates"), [("R", 5), ("I", 3), ("R/I", 2), ("R+I", 1)])
+def test_bae(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    masked_lm: MaskedLM,
+    form: Literal["R", "I", "R/I", "R+I"],
+    candidates: int,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    speaker = Speaker(masked_lm.model, masked_lm.tokenizer)
+    compare(
+        run(model, single, Bae(form, candidates, min_similarity=None)),
+        lambda example: slow_bae(logits, example.texts["text"].split(), example.label, speaker, candidates, form),
     )
 
 

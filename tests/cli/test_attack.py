@@ -17,8 +17,8 @@ from rosewood.results import AttackReport, FinishedBlock, RunInfo
 from rosewood.results.journal import Journal
 from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
-from tiny_attack import ENTRIES, predicted, sentences
-from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
+from tiny_attack import ENTRIES, WORDS, predicted, sentences
+from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_masked_lm, tiny_tokenizer
 
 Rosewood = Callable[..., str]
 
@@ -103,6 +103,18 @@ def test_a_run_gets_a_folder_with_figures_and_examples(rosewood: Rosewood, run: 
     assert "".join(before for before, _ in broken["aligned"]) == broken["texts"]["text"]
     again = rosewood("attack", run, "--attack", "pwws", "--lexicon", lexicon, "--examples", 30)
     assert f"This attack was made before; its result is in {folder}" in again
+
+
+def test_a_masked_language_model_is_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    speaker = tiny_masked_lm(WORDS[:30])
+    speaker.model.save_pretrained(tmp_path / "lm")
+    speaker.tokenizer.save_pretrained(tmp_path / "lm")
+    words = ("attack", run, "--attack", "bert-attack", "--set", "candidates=4", "--examples", 6, "--show", 0)
+    assert "--masked-lm bert-base-uncased" in rosewood(*words, code=1)
+    assert "bert_attack on made-up test" in rosewood(*words, "--masked-lm", tmp_path / "lm")
+    folder = only(run / "attacks")
+    assert folder.name.startswith("bert_attack-test-")
+    assert AttackReport.load(folder / "attack.json").masked_lm == speaker.fingerprint
 
 
 def test_other_settings_go_to_another_folder(rosewood: Rosewood, run: Path) -> None:

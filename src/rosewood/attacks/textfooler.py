@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance
+from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.greedy import Descent
-from rosewood.attacks.runner.scores import Floats, Measure
+from rosewood.attacks.runner.scores import Measure
 from rosewood.attacks.runner.substitution import Substitution
-from rosewood.words.constraints import Constraint, SamePartOfSpeech, around, similarities, without_stop_words
+from rosewood.words.constraints import Constraint, SamePartOfSpeech, without_stop_words
 from rosewood.words.text import replaced
 
 
@@ -69,18 +68,4 @@ class TextFooler(Substitution):
         now = Descent.begin(target)
         for at in order:
             tried = [replaced(now.words, at, each) for each in surface[at]]
-            similarity = self._similarity(tried, at, target)
-            close = np.flatnonzero(similarity >= (-1.0 if self.min_similarity is None else self.min_similarity))
-            yield from now.step([tried[i] for i in close], similarity[close].round(5))
-
-    def _similarity(self, tried: Sequence[Candidate], at: int, target: Target) -> Floats:
-        if self.min_similarity is None or not tried:
-            return np.ones(len(tried))
-        encoder = target.resources.encoder
-        assert encoder is not None
-        if len(target.words) > self.similarity_window:
-            seen = around(at, len(target.words), self.similarity_window)
-            texts = [" ".join(words[seen]) for words in (target.words, *tried)]
-        else:
-            texts = [target.text.join(words) for words in (target.words, *tried)]
-        return similarities(encoder, texts)
+            yield from now.similar_step(tried, target, at, self.min_similarity, self.similarity_window)

@@ -49,6 +49,7 @@ class Orders:
     labels: list[str] | None
     data_dir: Path | None
     lexicon: str | None
+    masked_lm: str | None
     examples: int
     field: str | None
     seed: int
@@ -72,6 +73,12 @@ def attack(
         None,
         help="counter-fitted, wordnet, roget, a JSON file of word -> substitutes, or a folder with a WN-LMF wordnet.",
         show_default="counter-fitted if --data-dir has it, else roget",
+        rich_help_panel=SEARCH,
+    ),
+    masked_lm: str | None = typer.Option(
+        None,
+        metavar="MODEL",
+        help="A masked language model that writes the words of bert-attack and bae: a folder or Hub name.",
         rich_help_panel=SEARCH,
     ),
     max_queries: int | None = typer.Option(
@@ -169,6 +176,7 @@ def attack(
         names_in(labels),
         data_dir,
         lexicon,
+        masked_lm,
         examples,
         field,
         seed,
@@ -267,7 +275,7 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
 
     from rosewood.attacks.runner.api import provisions
 
-    found = provisions(orders.attack, task, folder, orders.lexicon)
+    found = provisions(orders.attack, task, folder, orders.lexicon, orders.masked_lm)
     return found if found.encoder else replace(found, encoder=_encoder())
 
 

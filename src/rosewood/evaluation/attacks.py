@@ -51,6 +51,7 @@ def run_attacks(
             lexicon=resources.lexicon,
             language_model=resources.language_model,
             encoder=resources.encoder,
+            masked_lm=resources.masked_lm,
             seed=seed,
             batch_size=batch_size,
             max_length=clean.max_length,

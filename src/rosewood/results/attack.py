@@ -97,6 +97,7 @@ class AttackReport(ResultFile):
     lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
     language_model: str | None = None
     encoder: str | None = None
+    masked_lm: str | None = None
     field: str  # the text that was attacked
     forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
     seed: int

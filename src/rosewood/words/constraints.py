@@ -105,8 +105,12 @@ class SameMeaning:
 
 def without_stop_words(words: Sequence[str], surface: Surface) -> Surface:
     """Leave words such as "the" and "not" as they are."""
-    pairs = zip(words, surface, strict=True)
-    return [() if word.lower() in ENGLISH_STOP_WORDS else found for word, found in pairs]
+    return [() if is_stop_word(word) else found for word, found in zip(words, surface, strict=True)]
+
+
+def is_stop_word(word: str) -> bool:
+    """Whether it is one of the English words that hold sentences together."""
+    return word.lower() in ENGLISH_STOP_WORDS
 
 
 def around(at: int, length: int, window: int) -> slice:

@@ -26,14 +26,24 @@ from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
 from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.trigram import Trigram
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
 
 
-def provisions(attack: Attack, task: Task, data_dir: str | Path | None = None, lexicon: str | None = None) -> Resources:
-    """The lexicon of that name, a language model of the training texts, an encoder: each only if needed."""
+def provisions(
+    attack: Attack,
+    task: Task,
+    data_dir: str | Path | None = None,
+    lexicon: str | None = None,
+    masked_lm: str | None = None,
+) -> Resources:
+    """The lexicon and masked language model of these names, a language model of the training texts, an encoder.
+
+    Each is there only if the attack needs it.
+    """
     needed = attack.needs()
     words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
     speaker = None
@@ -46,7 +56,12 @@ def provisions(attack: Attack, task: Task, data_dir: str | Path | None = None, l
         texts = load_split(task, "train", data_dir)
         with Console(stderr=True, quiet=not is_first()).status("Fitting a language model on the training texts"):
             speaker = Trigram.fit(text for field in task.text for text in texts[field])
-    return Resources(words, speaker, encoder=SentenceEncoder.load() if "encoder" in needed else None)
+    return Resources(
+        words,
+        speaker,
+        encoder=SentenceEncoder.load() if "encoder" in needed else None,
+        masked_lm=MaskedLM.load(masked_lm) if masked_lm and "masked_lm" in needed else None,
+    )
 
 
 FOREIGN = "textattack:"
@@ -58,7 +73,7 @@ def choose_attack(name: str, settings: Mapping[str, Any] | None = None) -> Attac
         if settings:
             raise RunError(f"{name} has no settings here, got {', '.join(settings)}: recipes of TextAttack are fixed")
         return TextAttackRecipe(name.removeprefix(FOREIGN))
-    chosen = build_component("attack", name, settings)
+    chosen = build_component("attack", name.replace("-", "_"), settings)
     assert isinstance(chosen, Attack)
     return chosen
 
@@ -194,6 +209,7 @@ def attack(
     language_model: LanguageModel | None = None,
     tagger: Tagger | None = None,
     encoder: Encoder | None = None,
+    masked_lm: MaskedLM | None = None,
     field: str | None = None,
     seed: int = 0,
     batch_size: int = 64,
@@ -232,7 +248,7 @@ def attack(
         tokenizer,
         rows,
         choose_attack(attack) if isinstance(attack, str) else attack,
-        Resources(lexicon, language_model, tagger, encoder),
+        Resources(lexicon, language_model, tagger, encoder, masked_lm),
         field,
         seed=seed,
         batch_size=batch_size,

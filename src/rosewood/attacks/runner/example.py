@@ -16,6 +16,7 @@ from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
 from rosewood.words.constraints import Encoder, LanguageModel, Tagger
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words, replaced
 
 
@@ -27,6 +28,7 @@ class Resources:
     language_model: LanguageModel | None = None
     tagger: Tagger | None = None
     encoder: Encoder | None = None
+    masked_lm: MaskedLM | None = None
 
 
 Candidate = tuple[str, ...]

@@ -9,6 +9,7 @@ import numpy as np
 
 from rosewood.attacks.runner.example import Candidate, Question, Target, move, probe
 from rosewood.attacks.runner.scores import Floats, Scores, first_lowest, highest_first, lower
+from rosewood.words.constraints import around, similarities
 
 
 @dataclass
@@ -45,3 +46,25 @@ class Descent:
             return None
         self.words, self.value = tried[best], float(scores.values[best])
         return best
+
+    def similar_step(
+        self, tried: Sequence[Candidate], target: Target, at: int, min_similarity: float | None, window: int
+    ) -> Generator[Question, Scores, int | None]:
+        """A step among the candidates whose text is similar enough to the original; the most similar one is preferred.
+
+        They differ from the words so far in place `at`. A text of more words than the window is compared in the
+        window around that place. Without a bound the first one is preferred.
+        """
+        if min_similarity is None or not tried:
+            return (yield from self.step(tried, np.zeros(len(tried))))
+        encoder = target.resources.encoder
+        assert encoder is not None
+        if len(target.words) > window:
+            seen = around(at, len(target.words), window)
+            texts = [" ".join(words[seen]) for words in (target.words, *tried)]
+        else:
+            texts = [target.text.join(words) for words in (target.words, *tried)]
+        alike = similarities(encoder, texts)
+        close = np.flatnonzero(alike >= min_similarity).tolist()
+        kept = yield from self.step([tried[i] for i in close], alike[close].round(5))
+        return None if kept is None else close[kept]

@@ -126,7 +126,7 @@ class Campaign:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What a report says of it beside the figures."""
-        return {
+        facts = {
             "task": self.task,
             "split": self.split,
             "data": self.data,
@@ -142,6 +142,9 @@ class Campaign:
             "max_queries": self.max_queries,
             "max_seconds": self.max_seconds,
         }
+        if self.resources.masked_lm:  # a key without a value would part attacks from what they were before it existed
+            facts["masked_lm"] = identity.of_resource(self.resources.masked_lm)
+        return facts
 
     @cached_property
     def fingerprint(self) -> str:

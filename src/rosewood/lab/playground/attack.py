@@ -28,8 +28,10 @@ class Arms:
     def __init__(self, task: Task, data_dir: Path | None, lexicon: str | None = None) -> None:
         self.lexicon = lexicon or lexicon_identity(None, data_dir).split()[0]
         self.lexicons = list(dict.fromkeys([self.lexicon, *lexicon_names()]))
-        # A language model would have to be fitted on the training texts, which a playground may do without.
-        self.attacks = [name for name in component_names("attack") if "language_model" not in _needs(name)]
+        # A language model would have to be fitted on the training texts, which a playground may do without, and a
+        # masked one would have to be named.
+        absent = {"language_model", "masked_lm"}
+        self.attacks = [name for name in component_names("attack") if not absent & _needs(name).keys()]
         self._task, self._data_dir = task, data_dir
         self._ready: dict[tuple[str, str], tuple[Attack, Resources]] = {}
 

@@ -1,0 +1,224 @@
+"""Words that a masked language model would write in a place: substitutes and insertions that fit their context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import regex
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from rosewood.errors import RunError
+from rosewood.models.identity import of_model
+from rosewood.models.open import check_vocabulary, resolve_model, why_not_loaded
+from rosewood.words.text import WORD, Words
+
+Choice = tuple[int, float]
+"""A token, and its log-probability."""
+PIECE = r"[^\W_]+"
+# Tokens of a batch: each has one number for every word of the vocabulary.
+BATCH_TOKENS = 1024
+LONGEST = 512
+
+
+class Vocabulary(NamedTuple):
+    """What each token is: a whole word, a piece that goes on with a word, or neither."""
+
+    texts: list[str]
+    words: Tensor  # whether it can be a word by itself, `(tokens,)`
+    pieces: Tensor  # whether it can go on with a word
+
+
+class MaskedLM:
+    """A masked language model, such as BERT, with its tokenizer."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, name: str) -> MaskedLM:
+        """A model by path or Hub name; weights must be in safetensors, and code that comes with a model is not run.
+
+        Raises:
+            RunError: it cannot be loaded, or has no trained head that predicts words.
+        """
+        path = resolve_model(name)
+        try:
+            model, loaded = AutoModelForMaskedLM.from_pretrained(
+                path, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+            raise RunError(
+                f"cannot load a masked language model from {name}: {why_not_loaded(name, error)}\n"
+                "Expected a folder (or the name of a model) with config.json, model.safetensors "
+                "and the files of its tokenizer, such as bert-base-uncased."
+            ) from error
+        if loaded["missing_keys"]:
+            raise RunError(
+                f"{name} is not a masked language model: it has no weights for "
+                f"{', '.join(sorted(loaded['missing_keys']))}. Take one that was trained to fill masks, such as "
+                "bert-base-uncased."
+            )
+        check_vocabulary(tokenizer, name, model)
+        if tokenizer.mask_token is None or not tokenizer.is_fast:
+            raise RunError(f"the tokenizer of {name} has no mask, or no fast form: take another model")
+        return cls(model, tokenizer)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the model: attacks are comparable only where it is the same."""
+        return of_model(self.model, self.tokenizer)
+
+    def fill(self, gaps: Sequence[tuple[str, str]], count: int) -> list[list[str]]:
+        """The words that fit best between two parts of a text, best first, for each of the gaps."""
+        bodies, places = [], []
+        for before, after in gaps:
+            left = self._tokens(f" {before.strip()}") if before.strip() else []
+            left, right = _around(left, self._tokens(after), self._room - 1)
+            bodies.append([*left, self.tokenizer.mask_token_id, *right])
+            places.append([len(left)])
+        known = self._vocabulary
+        return [
+            [known.texts[token] for token, _ in _best(scores[0], known.words, count)]
+            for scores in self._scores(bodies, places)
+        ]
+
+    def read(self, text: Words, count: int) -> Reading:
+        """Read a text, to ask what could stand in for its words: so many likely words or pieces for each token."""
+        # A space first: byte-level tokenizers have other tokens for a word at the very beginning.
+        encoded = self.tokenizer(
+            " " + text.join(text.words), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        spans = [(start + 1, end + 1) for start, end in text.spans()]
+        return Reading(self, encoded["input_ids"], _tokens_of(spans, encoded["offset_mapping"]), count)
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    @torch.inference_mode()
+    def _scores(self, bodies: Sequence[list[int]], places: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        """Log-probabilities at some places of each sequence of tokens, `(places, vocabulary)`."""
+        before, after = self._frame
+        longest = len(before) + max(map(len, bodies), default=0) + len(after)
+        size = max(1, BATCH_TOKENS // longest)
+        for start in range(0, len(bodies), size):
+            rows = [[*before, *body, *after] for body in bodies[start : start + size]]
+            batch = self.tokenizer.pad({"input_ids": rows}, return_tensors="pt").to(self.model.device)
+            logits = self.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+            for row, own in zip(logits, places[start : start + size], strict=True):
+                yield row[[len(before) + place for place in own]].float().log_softmax(-1).cpu()
+
+    @cached_property
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text."""
+        encoded = self.tokenizer("a", return_special_tokens_mask=True)
+        ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+        first = special.index(0)
+        return ids[:first], ids[len(special) - special[::-1].index(0) :]
+
+    @property
+    def _room(self) -> int:
+        """Tokens of a text that the model can read at once."""
+        longest = min(LONGEST, self.tokenizer.model_max_length)
+        return longest - sum(map(len, self._frame))
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        tokenizer, size = self.tokenizer, self.model.get_input_embeddings().num_embeddings
+        anchor = self._tokens(" a")[-1]
+        start = tokenizer.decode([anchor])
+        special = set(tokenizer.all_special_ids)
+        known = [i for i in range(min(size, len(tokenizer))) if i not in special]
+        pairs = tokenizer.batch_decode([[anchor, i] for i in known], clean_up_tokenization_spaces=False)
+        texts = [""] * size
+        words, pieces = torch.zeros(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool)
+        for i, pair in zip(known, pairs, strict=True):
+            rest = str(pair).removeprefix(str(start))
+            texts[i] = rest.strip()
+            words[i] = rest[:1].isspace() and bool(regex.fullmatch(WORD, texts[i]))
+            pieces[i] = bool(regex.fullmatch(PIECE, rest))
+        return Vocabulary(texts, words, pieces)
+
+
+class Reading:
+    """A text as the model reads it, without any mask: what it would write in the place of each word."""
+
+    def __init__(self, model: MaskedLM, tokens: list[int], of_words: list[list[int]], count: int) -> None:
+        self._model = model
+        self._tokens = tokens
+        self._of_words = of_words
+        self._likely: dict[int, list[Choice]] = {}  # place of a token -> what could stand there, best first
+        room, known = model._room, model._vocabulary
+        first = {own[0] for own in of_words if own}
+        for start in range(0, len(tokens), room):  # a text that is too long is read in parts
+            wanted = [place for own in of_words for place in own if start <= place < start + room]
+            if not wanted:
+                continue
+            (scores,) = model._scores([tokens[start : start + room]], [[place - start for place in wanted]])
+            for place, own in zip(wanted, scores, strict=True):
+                self._likely[place] = _best(own, known.words if place in first else known.pieces, count)
+
+    def substitutes(self, at: int, combinations: int) -> list[str]:
+        """The words that the model finds likeliest in the place of a word, best first.
+
+        For a word of several tokens the likeliest combinations of as many pieces are put into the text, and ordered by
+        their perplexity there.
+        """
+        places, texts = self._of_words[at], self._model._vocabulary.texts
+        if len(places) < 2:
+            return [texts[token] for place in places for token, _ in self._likely[place]]
+        likeliest = _combined([self._likely[place] for place in places], combinations)
+        perplexity = self._perplexity(places, likeliest)
+        order = sorted(range(len(likeliest)), key=lambda i: perplexity[i])
+        return ["".join(texts[token] for token in likeliest[i]) for i in order]
+
+    def _perplexity(self, places: list[int], combinations: Sequence[tuple[int, ...]]) -> list[float]:
+        """Of the tokens of each combination in the text, as a mean log."""
+        first, length = places[0], len(places)
+        left, right = self._tokens[:first], self._tokens[first + length :]
+        left, right = _around(left, right, self._model._room - length)
+        bodies = [[*left, *each, *right] for each in combinations]
+        own = range(len(left), len(left) + length)
+        scores = self._model._scores(bodies, [own] * len(bodies))
+        return [
+            -float(found.gather(1, torch.tensor(each)[:, None]).mean())
+            for found, each in zip(scores, combinations, strict=True)
+        ]
+
+
+def _tokens_of(words: Sequence[tuple[int, int]], tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The places of the tokens of each word; none if one of them has letters of something else."""
+    found = []
+    for start, end in words:
+        own = [i for i, (first, last) in enumerate(tokens) if first < end and last > start]
+        whole = own and tokens[own[0]][0] >= start - 1 and tokens[own[-1]][1] <= end
+        found.append(own if whole else [])
+    return found
+
+
+def _around(left: list[int], right: list[int], room: int) -> tuple[list[int], list[int]]:
+    """The parts that are nearest to the middle, as much of each as there is room for."""
+    after = min(len(right), max(room // 2, room - len(left)))
+    before = min(len(left), room - after)
+    return left[len(left) - before :], right[:after]
+
+
+def _best(scores: Tensor, allowed: Tensor, count: int) -> list[Choice]:
+    """The tokens with the highest scores, best first."""
+    found = scores.masked_fill(~allowed, -torch.inf).topk(min(count, int(allowed.sum())))
+    return list(zip(found.indices.tolist(), found.values.tolist(), strict=True))
+
+
+def _combined(likely: Sequence[list[Choice]], count: int) -> list[tuple[int, ...]]:
+    """The combinations of one token of each list with the highest sum of scores, best first."""
+    found: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for own in likely:
+        longer = [((*made, token), total + score) for made, total in found for token, score in own]
+        # The best combinations are made of the best of their beginnings.
+        found = sorted(longer, key=lambda each: -each[1])[:count]
+    return [made for made, _ in found]
