@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.evaluate import evaluate
     from rosewood.experiments.compare import compare
+    from rosewood.experiments.gate import gate
     from rosewood.experiments.tuning.tune import tune
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
@@ -41,6 +42,7 @@ _HOMES = {
     "compare": "rosewood.experiments.compare",
     "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.evaluate",
+    "gate": "rosewood.experiments.gate",
     "load_recipe": "rosewood.recipe",
     "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
@@ -66,6 +68,7 @@ __all__ = [
     "compare",
     "embedded_model",
     "evaluate",
+    "gate",
     "load_recipe",
     "load_suite",
     "load_task",

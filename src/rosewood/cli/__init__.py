@@ -86,6 +86,7 @@ def main() -> None:
         dynamics,
         evaluate,
         explain,
+        gate,
         geometry,
         interpolate,
         landscape,

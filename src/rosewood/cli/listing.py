@@ -117,7 +117,7 @@ def attacks() -> None:
         Console().print(_attacks())
 
 
-def _attacks() -> Listing:
+def _attacks() -> WideTable:
     from rosewood.attacks.runner.api import FOREIGN, choose_attack
     from rosewood.config.registry import component_names
 
@@ -192,7 +192,7 @@ def models() -> None:
         Console().print(_models())
 
 
-def _models() -> Listing:
+def _models() -> WideTable:
     from rosewood.models.open import models as known
 
     table = WideTable("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
