@@ -38,7 +38,7 @@ def test_the_version_and_the_types_are_those_of_the_package() -> None:
 def test_an_unknown_name_is_an_ordinary_mistake() -> None:
     with pytest.raises(ImportError, match="cannot import name 'RobustTrainr'"):
         from rosewood import RobustTrainr  # noqa: F401
-    with pytest.raises(AttributeError, match=r"module 'rosewood\.figures' has no attribute 'landscape_of'"):
+    with pytest.raises(AttributeError, match=r"module 'rosewood\.report\.figures' has no attribute 'landscape_of'"):
         _ = importlib.import_module("rosewood.report.figures").landscape_of
 
 

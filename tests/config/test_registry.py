@@ -34,7 +34,7 @@ def test_a_component_is_a_documented_frozen_dataclass(family: str, name: str) ->
 def test_a_component_is_found_by_its_file(family: str, name: str) -> None:
     cls = component(family, name)
     assert Path(inspect.getfile(cls)).stem == name
-    assert inspect.getfile(cls).endswith(f"{FAMILIES[family][0].rsplit('.', 1)[-1]}/{name}.py")
+    assert inspect.getfile(cls).endswith(f"{FAMILIES[family].rsplit('.', 1)[-1]}/{name}.py")
     own = inspect.getsource(cls)
     assert f"class {cls.__name__}(" in own
 
@@ -79,7 +79,7 @@ def test_every_wrong_setting_is_named() -> None:
 
 
 def test_every_family_lists_what_stands_in_its_folder() -> None:
-    for family, (package, _) in FAMILIES.items():
+    for family, package in FAMILIES.items():
         folder = Path(importlib.import_module(package).__file__ or "").parent
         files = sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
         assert component_names(family) == files
@@ -94,6 +94,6 @@ def test_a_file_defines_exactly_one_component(monkeypatch: pytest.MonkeyPatch) -
     from rosewood.selections import everything, rose
 
     monkeypatch.delattr(everything, "Everything")
-    with pytest.raises(RecipeError, match=r"must define exactly one Selection, it defines 0"):
+    with pytest.raises(RecipeError, match=r"must define exactly one component, it defines 0"):
         component("selection", "everything")
     assert component("selection", "rose") is rose.Rose
