@@ -14,7 +14,10 @@ from rosewood.results.invocation import PACKAGE, typed_command
     [
         (["/usr/bin/rosewood", "train", "--output", "my run"], "rosewood train --output 'my run'"),
         ([str(PACKAGE / "__main__.py"), "train"], "rosewood train"),
-        ([str(PACKAGE / "experiments" / "engines" / "worker.py"), "cell"], "python -m rosewood.experiments.engines.worker cell"),
+        (
+            [str(PACKAGE / "experiments" / "engines" / "worker.py"), "cell"],
+            "python -m rosewood.experiments.engines.worker cell",
+        ),
         (["sweep.py", "vanilla"], "python sweep.py vanilla"),
         (["-c", "whatever"], ""),
         ([""], ""),

@@ -141,7 +141,7 @@ def defences() -> None:
 
     header = ("defence", "what", "passes", "needs", "settings")
     caption = "Passes of the network for one text, with the settings shown."
-    table = Listing("Defences", header, ("what", "needs", "settings"), caption=caption)
+    table = WideTable("Defences", header, ("what", "needs", "settings"), caption=caption)
     for name in component_names("defence"):
         for title, defence in kinds_of(name).items():
             settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in defence.settings().items())
