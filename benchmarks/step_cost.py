@@ -89,7 +89,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
         use_cpu=not torch.cuda.is_available(),
     )
     examples = [{key: value[0] for key, value in batch.items()} for batch in data]  # for a pass before training
-    if recipe.needs_substitutes():
+    if recipe.columns():
         examples = [example | {SUBSTITUTES: {}} for example in examples]
     trainer = RobustTrainer(model, arguments, recipe=recipe, train_dataset=examples)
     attach(model, trainer._beside)
@@ -98,7 +98,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
     trainer.current_gradient_accumulation_steps = 1
 
     def step(batch: dict[str, Any]) -> None:
-        if recipe.needs_substitutes():
+        if recipe.columns():
             batch = with_substitutes(batch)
         trainer.get_batch_samples(iter([batch]), 1, next(model.parameters()).device)
         trainer.training_step(model, batch)

@@ -91,7 +91,7 @@ class Recording(RobustTrainer):
 
     def __init__(self, *args: Any, recipe: Any = "vanilla", train_dataset: Any = None, **kwargs: Any) -> None:
         recipe = quick(recipe)
-        data = Substituted(train_dataset) if recipe.needs_substitutes() else train_dataset
+        data = Substituted(train_dataset, recipe.columns()) if recipe.columns() else train_dataset
         super().__init__(*args, recipe=recipe, train_dataset=data, **kwargs)
         self.micro_batches: list[tuple[Tensor, dict[str, Tensor]]] = []
         self.masks: list[dict[str, Any]] = []

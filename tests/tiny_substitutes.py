@@ -1,13 +1,18 @@
-"""Made-up substitutes for token sequences: a word of one token with three of them, and one of two tokens with two."""
+"""Made-up substitutes for token sequences: a word of one token with three of them, and one of two tokens with two.
+
+The same words may change to other words of one, two or three tokens, for perturbations that change the text itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.words.alignment import KEYS, SUBSTITUTES, Entry, stretched
+from rosewood.words.changes import packed
 
 VOCABULARY = 50  # that of tiny.py, which imports this file
 
@@ -21,10 +26,10 @@ def quick(recipe: Any) -> Recipe:
 
 
 class Substituted(Dataset):
-    """Data of token ids, with substitutes beside."""
+    """Data of token ids, with substitutes beside, or other columns that perturbations of words read."""
 
-    def __init__(self, data: Any) -> None:
-        self.data = data
+    def __init__(self, data: Any, columns: Iterable[str] = (SUBSTITUTES,), room: int = 4) -> None:
+        self.data, self.columns, self.room = data, tuple(columns), room
 
     def __len__(self) -> int:
         return len(self.data)
@@ -32,16 +37,32 @@ class Substituted(Dataset):
     def __getitem__(self, i: int) -> dict[str, Any]:
         example = self.data[i]
         real = example["input_ids"][example["attention_mask"].bool()].tolist()
-        entries = made_up(real)
-        return {**example, SUBSTITUTES: {key: [getattr(entry, key) for entry in entries] for key in KEYS}}
+        return {**example, **{column: self._made_up(column, real) for column in self.columns}}
+
+    def _made_up(self, column: str, ids: list[int]) -> dict[str, Any]:
+        if column != SUBSTITUTES:
+            return packed(made_up_changes(ids, column), self.room)
+        entries = made_up(ids)
+        return {key: [getattr(entry, key) for entry in entries] for key in KEYS}
+
+
+def other(token: int, shift: int) -> int:
+    return 5 + (token + shift) % (VOCABULARY - 5)
+
+
+def made_up_changes(ids: list[int], column: str) -> list[tuple[list[int], list[list[int]]]]:
+    """What token 1, and tokens 3 and 4 together, may change to, as far as a sequence has them before its last token."""
+    shift = len(column)
+    sizes = {(1,): (1, 2, 1), (3, 4): (1, 3)}
+    return [
+        (list(places), [[other(ids[places[0]], shift + 7 * i + j) for j in range(size)] for i, size in enumerate(each)])
+        for places, each in sizes.items()
+        if len(ids) > places[-1] + 1
+    ]
 
 
 def made_up(ids: list[int]) -> list[Entry]:
     """Substitutes for token 1, and for tokens 3 and 4 together, as far as a sequence has them."""
-
-    def other(token: int, shift: int) -> int:
-        return 5 + (token + shift) % (VOCABULARY - 5)
-
     entries = [Entry(1, 1, slot - 1, slot, other(ids[1], 7 * slot), 1.0) for slot in (1, 2, 3) if len(ids) > 1]
     if len(ids) < 5:
         return entries

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rosewood.recipe import Stage
 
 Batch = Mapping[str, Any]
+Collate = Callable[..., Mapping[str, Tensor]]  # `rosewood.words.alignment.Collate`
 ATTACHED = "rosewood_"
 """How the names of modules begin that are trained beside the model and are no part of it afterwards."""
 
@@ -268,6 +269,9 @@ class Perturber(Stateful):
     def name(self) -> str:
         return type(self).__module__.rsplit(".", 1)[-1]
 
+    def begin(self, at: Progress) -> None:
+        """A micro-batch begins."""
+
     def view(self, call: Call, batch: Batch, clean: Output) -> Output:
         """Run the model on a disturbed version of the batch."""
         raise NotImplementedError
@@ -280,8 +284,15 @@ class Perturber(Stateful):
 class Perturbation(Component):
     """How the input, or the weights, are disturbed."""
 
-    needs_substitutes: ClassVar[bool] = False  # whether batches must have `rosewood.words.alignment.SUBSTITUTES`
     repeatable: ClassVar[bool] = False  # whether its Perturber has `again`
+
+    def columns(self) -> Mapping[str, Collate]:
+        """What training data must have beside what the model takes, and how that becomes part of a batch."""
+        return {}
+
+    def parts(self) -> tuple[Perturbation, ...]:
+        """The perturbations that it is made of; itself, unless it is made of others."""
+        return (self,)
 
     def start(self, run: Run) -> Perturber:
         raise NotImplementedError

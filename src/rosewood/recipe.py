@@ -18,7 +18,7 @@ from rosewood.config.registry import component
 from rosewood.config.settings_check import checked_settings
 from rosewood.config.training_arguments import typed_arguments
 from rosewood.errors import RecipeError, closest
-from rosewood.protocol import Anchor, Component, Cost, Objective, Perturbation, Selection
+from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Selection
 from rosewood.results.durable import write_whole
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
@@ -91,11 +91,14 @@ class Recipe:
         """The stages in order; a recipe without any is one stage."""
         return self.stages or (Stage(1.0, self.objective, self.perturbation, self.selection, self.anchors),)
 
-    def needs_substitutes(self) -> bool:
-        """Whether some stage replaces words, so that the data must say by which."""
-        return any(
-            stage.perturbation is not None and stage.perturbation.needs_substitutes for stage in self.all_stages()
-        )
+    def perturbations(self) -> list[Perturbation]:
+        """Those of all stages, and of a mixture those that it is made of."""
+        whole = [stage.perturbation for stage in self.all_stages() if stage.perturbation is not None]
+        return [part for perturbation in whole for part in perturbation.parts()]
+
+    def columns(self) -> dict[str, Collate]:
+        """What the perturbations need to find in the training data, such as substitutes of words."""
+        return {name: collate for part in self.perturbations() for name, collate in part.columns().items()}
 
     def needs_pretrained(self) -> bool:
         """Whether some anchor ties the model to pre-trained weights."""
@@ -261,6 +264,8 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
+    if isinstance(value, Component):
+        return _component_to_dict(value)
     if isinstance(value, Mapping):
         # YAML has keys that are no text (no: is False); an unknown name is told apart as text only.
         return {str(key): _copied(inner) for key, inner in value.items()}

@@ -22,6 +22,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "child_tuning": {"variant": "F"},
     "consistency": {"divergence_weight": 1.0},
     "rose": {"order": "ensemble"},
+    "substitution": {"share": 0.9},
+    "typing": {"share": 1.0},
     "l2_sp": {"weight": 0.1},
     "informative": {"weight": 1.0, "own_pass": False},
 }
@@ -30,9 +32,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 REFUSED: dict[tuple[str, str], str] = {
     ("adversarial_path", "dropout"): "needs perturbation embedding_ascent",
     ("adversarial_path", "hidden_cut"): "needs perturbation embedding_ascent",
+    ("adversarial_path", "mixture"): "needs perturbation embedding_ascent",
     ("adversarial_path", "noise"): "needs perturbation embedding_ascent",
+    ("adversarial_path", "substitution"): "needs perturbation embedding_ascent",
     ("adversarial_path", "synonym_hull"): "needs perturbation embedding_ascent",
     ("adversarial_path", "token_drop"): "needs perturbation embedding_ascent",
+    ("adversarial_path", "typing"): "needs perturbation embedding_ascent",
     ("adversarial_path", "weight_ascent"): "needs perturbation embedding_ascent",
     ("adversarial_path", "rose"): "looks at a pass over the clean input",
     ("adversarial_path", "bregman"): "looks at a pass over the clean input",

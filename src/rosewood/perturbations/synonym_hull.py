@@ -15,11 +15,11 @@ from torch.nn import functional
 from rosewood.errors import RunError
 from rosewood.models.modes import evaluating
 from rosewood.models.sites import Change, Place, Site, real_tokens, site_problems
-from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
+from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 from rosewood.tensors.divergence import divergence_problems, forward_kl
 from rosewood.tensors.gradients import LossScale, slopes
-from rosewood.words.alignment import SUBSTITUTES, Pieces
+from rosewood.words.alignment import SUBSTITUTES, Pieces, collate_substitutes
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -55,7 +55,6 @@ class SynonymHull(Perturbation):
     which texts share a batch. All tokens of a word share its weights.
     """
 
-    needs_substitutes = True
     repeatable = True
 
     steps: Annotated[int, Field(ge=1)] = 10
@@ -70,6 +69,9 @@ class SynonymHull(Perturbation):
     field: str | None = None
     slots: Annotated[int, Field(ge=2)] = 10
     pieces: Pieces = "any"
+
+    def columns(self) -> Mapping[str, Collate]:
+        return {SUBSTITUTES: collate_substitutes}
 
     def cost(self, stage: Stage) -> Cost:
         target = 1 if self.loss == "kl" else 0

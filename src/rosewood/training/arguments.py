@@ -102,16 +102,17 @@ def check_optimizer(recipe: Recipe, arguments: TrainingArguments, another_is_giv
         )
 
 
-def check_substitutes(recipe: Recipe, data: Any) -> None:
+def check_columns(recipe: Recipe, data: Any) -> None:
     """Training data must say what may replace their words; of streams, the first batch tells."""
     try:
-        there = SUBSTITUTES in data[0]
+        missing = [name for name in recipe.columns() if name not in data[0]]
     except (IndexError, NotImplementedError, TypeError):
         return
-    if not there:
+    if missing:
+        adds = "with_substitutes" if missing[0] == SUBSTITUTES else "with_changes"
         raise RecipeError(
             f"recipe {recipe.name} replaces words, and the training data do not say by which: add the column "
-            f"{SUBSTITUTES!r} with rosewood.with_substitutes"
+            f"{missing[0]!r} with rosewood.{adds}"
         )
 
 

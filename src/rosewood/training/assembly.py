@@ -59,11 +59,12 @@ def assembled(
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     encoded = {split: tokenize(rows, plan.task, tokenizer, plan.max_length) for split, rows in data.items()}
     if words is not None:
-        encoded["train"] = words.aligned(encoded["train"], data["train"], plan.task, tokenizer, plan.max_length)
+        train = data["train"]
+        encoded["train"] = words.aligned(encoded["train"], train, plan.task, tokenizer, plan.max_length, plan.seed)
     choosing: list[TrainerCallback] = []
     if plan.select_by is not None:
         lexicon = None if words is None else words.lexicon
-        field = None if words is None or words.hull is None else words.hull.field
+        field = None if words is None else words.field
         attack = (choose_attack(plan.select_by), lexicon, field, plan.select_examples, plan.max_length)
         choosing.append(RobustValidation(data["validation"], tokenizer, *attack))
     if plan.early_stopping is not None:  # looks at what robust validation adds

@@ -149,6 +149,8 @@ class Engine:
             self._sums = {}
             self._watching = [watch for watch in self._watches if watch.is_due(moment.step + 1)]
         last = moment.micro_batch + 1 == moment.micro_batches
+        if run.perturber is not None:
+            run.perturber.begin(at)
         for tether in run.tethers:
             call = tether.watching(call)
         changing = [t for t, anchor in zip(run.tethers, run.stage.anchors, strict=True) if anchor.changes_weights]

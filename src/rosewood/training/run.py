@@ -290,7 +290,7 @@ def _same_data(plan: Plan, info: RunInfo, output: Path) -> tuple[dict[str, Datas
 def _fingerprints(data: dict[str, Dataset], words: Substitution | None) -> dict[str, str]:
     """Hashes of all that a run learns from."""
     found = {split: fingerprint(rows) for split, rows in data.items()}
-    return found if words is None else found | {"lexicon": words.lexicon.fingerprint}
+    return found if words is None or words.lexicon is None else found | {"lexicon": words.lexicon.fingerprint}
 
 
 def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) -> RunInfo:

@@ -32,13 +32,13 @@ from rosewood.tensors.distributed import average_
 from rosewood.tensors.shards import whole
 from rosewood.training.arguments import (
     check_class_weights,
+    check_columns,
     check_deepspeed,
     check_fsdp,
     check_gradient_checkpointing,
     check_modules_beside,
     check_optimizer,
     check_processes,
-    check_substitutes,
     check_watches,
     needs_masked_adamw,
 )
@@ -50,7 +50,7 @@ from rosewood.training.input_checks import check_given, check_kind, check_traini
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.outputs import warn_of_other_labels
 from rosewood.training.sampling import train_sampler
-from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator
+from rosewood.words.alignment import SubstituteCollator
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it
 
@@ -112,7 +112,7 @@ class RobustTrainer(CheckpointedTrainer):
         warn_of_other_labels(self.model, self.train_dataset)
         self._watches = watches
         self._check_arguments()
-        self._take_substitutes()
+        self._take_columns()
         writes = history_file is not None and self.is_world_process_zero()
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
         self._origin = None if pretrained is None or not self.recipe.needs_pretrained() else _encoder_of(pretrained)
@@ -140,17 +140,17 @@ class RobustTrainer(CheckpointedTrainer):
         check_class_weights(self._weighted_loss is not None, self.args, self.compute_loss_func is not None)
         check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
 
-    def _take_substitutes(self) -> None:
-        """Let the words' substitutes, which no model takes, come with the batches."""
-        if self.recipe.needs_substitutes():
-            check_substitutes(self.recipe, self.train_dataset)
-            self.data_collator: Any = SubstituteCollator(self.data_collator)
+    def _take_columns(self) -> None:
+        """Let what perturbations read and no model takes, such as substitutes of words, come with the batches."""
+        self._columns = self.recipe.columns()
+        if self._columns:
+            check_columns(self.recipe, self.train_dataset)
+            self.data_collator: Any = SubstituteCollator(self.data_collator, self._columns)
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         columns: Any = self._signature_columns
-        if self.recipe.needs_substitutes() and SUBSTITUTES not in columns:
-            columns.append(SUBSTITUTES)
+        columns += [name for name in self.recipe.columns() if name not in columns]
 
     def _snapshot(self) -> None:
         """Keep the weights as they came, before a resumed run replaces them, if an anchor or a watch looks at them.
@@ -334,7 +334,7 @@ class RobustTrainer(CheckpointedTrainer):
                 # A copy, because compute_loss may take the labels out of the batch.
                 loss, outputs = self.compute_loss(
                     trained if model is None else model,
-                    {name: value for name, value in batch.items() if name != SUBSTITUTES},
+                    {name: value for name, value in batch.items() if name not in self._columns},
                     return_outputs=True,
                     num_items_in_batch=self._size.items,
                 )

@@ -27,6 +27,8 @@ KEYS = ("place", "first", "layer", "slot", "token", "share")
 
 Surface = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 """From the words of a text to the substitutes of each."""
+Offsets = Sequence[tuple[int, int] | None]
+"""The characters of each token of a text; None for tokens of other texts."""
 Pieces = Literal["any", "equal", "single"]
 
 
@@ -63,6 +65,20 @@ def with_substitutes(
     `slots` choices, itself included. `pieces` says which substitutes count: `any`, those with as many tokens as the
     word (`equal`), or only words of one token with substitutes of one token (`single`, as in the RIFT paper).
     """
+    which = changed_field(dataset, tokenizer, fields, field)
+    aligner = Aligner(tokenizer, surface, slots, pieces, pattern)
+
+    def substitutes(text: str, ids: Sequence[int], offsets: Offsets) -> dict[str, list]:
+        entries = aligner.entries(text, ids, offsets)
+        return {key: [getattr(entry, key) for entry in entries] for key in KEYS}
+
+    return with_column(dataset, tokenizer, SUBSTITUTES, substitutes, fields, which, max_length)
+
+
+def changed_field(
+    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, fields: Sequence[str], field: str | None
+) -> int:
+    """The number of the field whose words change, by default the last; refuses data that cannot be aligned."""
     if not isinstance(dataset, Dataset):
         raise DataError(f"expected a datasets.Dataset of tokenized texts, got {type(dataset).__name__}")
     if isinstance(fields, str) or not fields:
@@ -80,8 +96,19 @@ def with_substitutes(
             f"expected tokenized data that still have their texts; {', '.join(missing)} is missing, there are "
             f"{', '.join(dataset.column_names)}"
         )
-    aligner = Aligner(tokenizer, surface, slots, pieces, pattern)
-    which = list(fields).index(field)
+    return list(fields).index(field)
+
+
+def with_column(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    column: str,
+    make: Callable[[str, Sequence[int], Offsets], Mapping[str, Any]],
+    fields: Sequence[str],
+    which: int,
+    max_length: int,
+) -> Dataset:
+    """Add a column that `make` finds from the text of one field, its token ids and the characters of each token."""
 
     def align(batch: dict[str, list]) -> dict[str, list]:
         texts = [batch[name] for name in fields]
@@ -98,12 +125,11 @@ def with_substitutes(
                 span if side == which else None
                 for span, side in zip(encoded["offset_mapping"][row], sides, strict=True)
             ]
-            entries = aligner.entries(texts[which][row], own, offsets)
-            found.append({key: [getattr(entry, key) for entry in entries] for key in KEYS})
-        return {SUBSTITUTES: found}
+            found.append(make(texts[which][row], own, offsets))
+        return {column: found}
 
     with quiet(len(dataset)):
-        return dataset.map(align, batched=True, desc="substitutes")
+        return dataset.map(align, batched=True, desc=column)
 
 
 class Aligner:
@@ -116,9 +142,10 @@ class Aligner:
         slots: int = 10,
         pieces: Pieces = "any",
         pattern: str = WORD,
+        unknown: bool = False,
     ) -> None:
         self._surface, self._slots, self._pieces, self._pattern = surface, slots, pieces, pattern
-        self._unknown = tokenizer.unk_token_id
+        self._refused = None if unknown else tokenizer.unk_token_id
 
         @lru_cache(maxsize=1_000_000)
         def encode(text: str) -> tuple[int, ...]:
@@ -126,14 +153,22 @@ class Aligner:
 
         self._encode = encode
 
-    def entries(self, text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int] | None]) -> list[Entry]:
-        """The substitutes of a text; `offsets` are the characters of each token, None for tokens of other texts."""
+    def choices(
+        self, text: str, ids: Sequence[int], offsets: Offsets
+    ) -> Iterator[tuple[list[int], list[tuple[int, ...]]]]:
+        """The places of the tokens of each word, and the tokens of all that may stand there instead, if anything."""
         words = Words.split(text, self._pattern)
-        found: list[Entry] = []
         places = list(self._places(text, words, offsets))
         surface = self._surface(words.words) if places else ()
         for number, start, tokens in places:
-            choices = self._choices(text[:start], words.words[number], surface[number], [ids[i] for i in tokens])
+            own = [ids[i] for i in tokens]
+            if found := self._choices(text[:start], words.words[number], surface[number], own):
+                yield tokens, found
+
+    def entries(self, text: str, ids: Sequence[int], offsets: Offsets) -> list[Entry]:
+        """The substitutes of a text, stretched over the places of its words."""
+        found: list[Entry] = []
+        for tokens, choices in self.choices(text, ids, offsets):
             layers = [0] * len(tokens)
             for slot, choice in enumerate(choices, start=1):
                 for j, token, share in stretched(choice, len(tokens)):
@@ -141,9 +176,7 @@ class Aligner:
                     layers[j] += 1
         return found
 
-    def _places(
-        self, text: str, words: Words, offsets: Sequence[tuple[int, int] | None]
-    ) -> Iterator[tuple[int, int, list[int]]]:
+    def _places(self, text: str, words: Words, offsets: Offsets) -> Iterator[tuple[int, int, list[int]]]:
         """Number, first character and tokens of every word that has its tokens to itself, all of them."""
         spans = words.spans()
         ends = [end for _, end in spans]
@@ -169,7 +202,7 @@ class Aligner:
         found: dict[tuple[int, ...], None] = {}
         for substitute in substitutes:
             tokens = self._encode(prefix + substitute)
-            if tokens[:head] != lead or self._unknown in tokens[head:] or not tokens[head:]:
+            if tokens[:head] != lead or self._refused in tokens[head:] or not tokens[head:]:
                 continue
             if self._pieces == "any" or len(tokens) - head == len(own):
                 found[tokens[head:]] = None
@@ -203,29 +236,44 @@ def stretched(tokens: Sequence[int], places: int) -> Iterator[tuple[int, int, fl
             yield place, tokens[i], overlap / count
 
 
+Rows = list[dict[str, Any]]
+Collate = Callable[[list[dict[str, np.ndarray]], Rows, torch.Tensor], Mapping[str, torch.Tensor]]
+"""From what rows have in a column of arrays, the rows without it, and the token ids of their batch, its entry there."""
+
+
 class SubstituteCollator:
-    """Collates as another collator does, and the substitutes beside.
+    """Collates as another collator does, and beside that columns that perturbations read, by default the substitutes.
 
     The batch gets `substitutes`: `tokens`, `slots` and `shares`, each `(batch, layers, tokens)`, and `words`,
     `(batch, tokens)`: the place of the first token of each token's word. Where there is no substitute, the slot is 0.
     """
 
-    def __init__(self, inner: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
+    def __init__(self, inner: Callable[[Rows], dict[str, Any]], columns: Mapping[str, Collate] | None = None) -> None:
         self.inner = inner
+        self._columns = {SUBSTITUTES: collate_substitutes} if columns is None else columns
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        found = [example.get(SUBSTITUTES) for example in examples]
-        plain = [{key: value for key, value in example.items() if key != SUBSTITUTES} for example in examples]
+        plain = [{key: value for key, value in one.items() if key not in self._columns} for one in examples]
         batch = self.inner(plain)
-        if None in found:
-            return batch
-        columns = [{key: np.asarray(one[key]) for key in KEYS} for one in found if one is not None]
-        return {**batch, SUBSTITUTES: _dense(columns, plain, batch["input_ids"])}
+        added = {}
+        for column, collate in self._columns.items():
+            found = [example[column] for example in examples if example.get(column) is not None]
+            if len(found) == len(examples):
+                arrays = [{key: np.asarray(value) for key, value in one.items()} for one in found]
+                added[column] = collate(arrays, plain, batch["input_ids"])
+        return {**batch, **added}
 
 
-def _dense(
-    columns: list[dict[str, np.ndarray]], examples: list[dict[str, Any]], ids: torch.Tensor
+def shift_of(example: Mapping[str, Any], ids: torch.Tensor) -> int:
+    """By how many places a collator moved a row to the right, `ids` being that row with its padding."""
+    own = np.asarray(example["input_ids"])
+    return 0 if np.array_equal(ids[: len(own)].numpy(), own) else len(ids) - len(own)
+
+
+def collate_substitutes(
+    columns: list[dict[str, np.ndarray]], examples: Rows, ids: torch.Tensor
 ) -> dict[str, torch.Tensor]:
+    """The substitutes of a batch, in dense tensors."""
     count, length = ids.shape
     layers = max((int(one["layer"].max()) + 1 for one in columns if len(one["layer"])), default=1)
     tokens = ids.numpy()[:, None, :].repeat(layers, axis=1)
@@ -233,8 +281,7 @@ def _dense(
     shares = np.zeros((count, layers, length), dtype=np.float64)
     words = np.arange(length)[None].repeat(count, axis=0)
     for row, one in enumerate(columns):
-        own = np.asarray(examples[row]["input_ids"])
-        shift = 0 if np.array_equal(ids[row, : len(own)].numpy(), own) else length - len(own)  # padded on the left
+        shift = shift_of(examples[row], ids[row])
         place, first = one["place"].astype(int) + shift, one["first"].astype(int) + shift
         at = (row, one["layer"].astype(int), place)
         tokens[at], slots[at], shares[at] = one["token"], one["slot"], one["share"]

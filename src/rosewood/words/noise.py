@@ -13,7 +13,7 @@ from datasets import Dataset
 from rosewood.errors import DataError, closest
 from rosewood.words.inflection import CONTRACTION, other_form
 from rosewood.words.text import BETWEEN_SPACES, WORD, Words
-from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, swap
+from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, recase, swap
 
 Noise = Callable[[str, float, Random], str]
 
@@ -52,12 +52,7 @@ def keyboard(text: str, strength: float, rng: Random) -> str:
 
 def case(text: str, strength: float, rng: Random) -> str:
     """Write words in capitals, in small letters, or in a mixture of both."""
-
-    def recase(word: str) -> str:
-        mixture = "".join(rng.choice((letter.upper(), letter.lower())) for letter in word)
-        return rng.choice([other for other in (word.upper(), word.lower(), mixture) if other != word] or [word])
-
-    return _changed(text, WORD, recase, strength, rng)
+    return _changed(text, WORD, lambda word: recase(word, rng), strength, rng)
 
 
 def punctuation(text: str, strength: float, rng: Random) -> str:

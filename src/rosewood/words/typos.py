@@ -84,6 +84,31 @@ def space(word: str, rng: Random, first: int = 1) -> str:
     return "".join(letters)
 
 
+def double(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is there twice."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        at = rng.choice(places)
+        letters.insert(at, letters[at])
+    return "".join(letters)
+
+
+def recase(word: str, rng: Random, first: int = 0) -> str:
+    """The word is in capitals, in small letters, or in a mixture of both; all of it, since no letter is lost."""
+    mixture = "".join(rng.choice((letter.upper(), letter.lower())) for letter in word)
+    return rng.choice([other for other in (word.upper(), word.lower(), mixture) if other != word] or [word])
+
+
+def invisible(word: str, rng: Random, first: int = 1) -> str:
+    """There is a character in the word that takes no place on the screen."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        letters.insert(rng.choice(places), rng.choice(INVISIBLE))
+    return "".join(letters)
+
+
 def inside(slip: Slip) -> Slip:
     """The same slip where the last letter stays, too."""
 
@@ -134,3 +159,9 @@ _GREEK_LATIN = dict(zip("αγικνορυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ayikvop
 # Latin letters have Cyrillic doubles, Cyrillic and Greek ones Latin doubles.
 HOMOGLYPHS = _LATIN_CYRILLIC | {other: latin for latin, other in _LATIN_CYRILLIC.items()} | _GREEK_LATIN
 LOOK_ALIKES = {"a": "@", "l": "1", "o": "0"}
+INVISIBLE = "\u200b\u200c\u200d\u2060\u00ad"
+"""Zero-width space, non-joiner, joiner and word joiner, and the soft hyphen."""
+SLIPS: dict[str, Slip] = {
+    slip.__name__: slip for slip in (swap, drop, insert, double, neighbour_key, recase, homoglyph, invisible)
+}
+"""All of them by name."""

@@ -1,0 +1,1 @@
+"""What perturbations share that change the words of a text."""
