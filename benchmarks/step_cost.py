@@ -33,6 +33,7 @@ from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer
 from rosewood.words.alignment import SUBSTITUTES
+from rosewood.words.changes import collate_changes, packed
 
 ONE_PASS: dict[str, Any] = {"objective.passes": 1}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [("rose-first", ONE_PASS), ("rose-ensemble", ONE_PASS)]
@@ -65,6 +66,18 @@ def with_substitutes(batch: dict[str, Any]) -> dict[str, Any]:
     return batch | {SUBSTITUTES: {"tokens": tokens, "slots": slots, "shares": there.double(), "words": words}}
 
 
+def changes(ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Made-up changes of words of one token to words of one or two."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for row in ids.tolist():
+        words = [place for place in range(len(row)) if torch.rand((), generator=generator) < REPLACEABLE]
+        tokens = torch.randint(1000, 30000, (len(words), LAYERS, 2), generator=generator).tolist()
+        choices = [[pair[: 1 + i % 2] for i, pair in enumerate(each)] for each in tokens]
+        rows.append(packed([([place], each) for place, each in zip(words, choices, strict=True)], room=len(row)))
+    return collate_changes(rows, [{"input_ids": row} for row in ids.tolist()], ids)
+
+
 def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
     """The loop anybody would write: forward, backward, clip, fused AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
@@ -89,8 +102,7 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
         use_cpu=not torch.cuda.is_available(),
     )
     examples = [{key: value[0] for key, value in batch.items()} for batch in data]  # for a pass before training
-    if recipe.columns():
-        examples = [example | {SUBSTITUTES: {}} for example in examples]
+    examples = [example | {name: {} for name in recipe.columns()} for example in examples]
     trainer = RobustTrainer(model, arguments, recipe=recipe, train_dataset=examples)
     attach(model, trainer._beside)
     trainer.create_optimizer_and_scheduler(1_000_000)
@@ -98,8 +110,10 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
     trainer.current_gradient_accumulation_steps = 1
 
     def step(batch: dict[str, Any]) -> None:
-        if recipe.columns():
+        if SUBSTITUTES in recipe.columns():
             batch = with_substitutes(batch)
+        for column in recipe.columns().keys() - {SUBSTITUTES}:
+            batch = batch | {column: changes(batch["input_ids"])}
         trainer.get_batch_samples(iter([batch]), 1, next(model.parameters()).device)
         trainer.training_step(model, batch)
         trainer._get_grad_norm(model, trainer._clip_grad_norm(model))

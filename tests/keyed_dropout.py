@@ -3,6 +3,7 @@
 Ordinary dropout draws from one stream, so its masks depend on how examples are batched and on what was drawn
 before; two runs that should be equal then differ by luck. Here every example has its own mask in every module and
 in every pass: batch 8 equals 4 x batch 2, and a recipe that runs an additional, unused pass equals one that does not.
+How far a text is padded, on the right, makes no difference either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+LONGEST = 32  # texts, in tokens
 
 
 @dataclass
@@ -31,12 +34,13 @@ class Keys:
     """Which examples are being forwarded, for which time in a row, and in which module."""
 
     rows: list[bytes] = field(default_factory=list)
+    length: int = 0
     passes: int = 0
     frames: list[Frame] = field(default_factory=list)
 
-    def start(self, rows: list[bytes]) -> None:
+    def start(self, rows: list[bytes], length: int = 0) -> None:
         self.passes = self.passes + 1 if rows == self.rows else 0
-        self.rows = rows
+        self.rows, self.length = rows, length
         self.frames = []
 
     def masks(self, like: Tensor, probability: float) -> Tensor:
@@ -46,7 +50,10 @@ class Keys:
         frame = self.frames[-1]
         place = f"{frame.name}/{frame.calls}/{self.passes}".encode()
         frame.calls += 1
-        draws = [_uniform(row + place, like.shape[1:]) for row in self.rows]
+        # Drawn for the longest text and cut, so that a token's mask is the same however long its batch is.
+        shape = torch.Size([LONGEST if size == self.length else size for size in like.shape[1:]])
+        cut = tuple(slice(size) for size in like.shape[1:])
+        draws = [_uniform(row + place, shape)[cut] for row in self.rows]
         return (torch.stack(draws) >= probability).to(like.dtype) / (1 - probability)
 
 
@@ -55,9 +62,11 @@ def _uniform(key: bytes, shape: torch.Size) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _rows(inputs: dict[str, Any]) -> list[bytes]:
+def _rows(inputs: dict[str, Any]) -> tuple[list[bytes], int]:
+    """A key for each text without its padding, and how many tokens the padded ones have."""
     main = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
-    return [row.detach().numpy().tobytes() for row in main]
+    found = [row.detach().numpy().tobytes() for row in main]
+    return ([key.rstrip(b"\0") for key in found] if main.dim() == 2 else found), main.shape[1]
 
 
 @contextmanager
@@ -76,7 +85,7 @@ def keyed_dropout(model: nn.Module) -> Iterator[Keys]:
         return input * keys.masks(input, p)
 
     def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        keys.start(_rows(kwargs))
+        keys.start(*_rows(kwargs))
 
     def enter(name: str) -> Any:
         return lambda module, args: keys.frames.append(Frame(name))

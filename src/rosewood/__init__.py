@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
     from rosewood.words.alignment import with_substitutes
+    from rosewood.words.changes import with_changes
     from rosewood.words.constraints import Substituting
     from rosewood.words.lexicon import Lexicon
 
@@ -48,6 +49,7 @@ _HOMES = {
     "load_task": "rosewood.data.tasks",
     "robust_accuracy": "rosewood.attacks.runner.api",
     "tune": "rosewood.experiments.tuning.tune",
+    "with_changes": "rosewood.words.changes",
     "with_substitutes": "rosewood.words.alignment",
     "wrap": "rosewood.defences.wrapping.wrap",
 }
@@ -74,6 +76,7 @@ __all__ = [
     "load_task",
     "robust_accuracy",
     "tune",
+    "with_changes",
     "with_substitutes",
     "wrap",
 ]

@@ -127,3 +127,41 @@ def test_training_texts_of_another_language_are_warned_of(
     words.aligned(tokenize(rows, plan.task, tokenizer, 24), rows, plan.task, tokenizer, 24)
     said = [str(each.message) for each in recwarn if "has substitutes for only 0.0% of the words" in str(each.message)]
     assert bool(said) is not known
+
+
+def test_words_replaced_for_real_and_mistyped_come_with_the_run(plan: Plan, tmp_path: Path) -> None:
+    changes = {"perturbation.of.0.lexicon": str(lexicon_file(tmp_path, WORDS)), "perturbation.of.0.share": 1.0}
+    recipe = load_recipe("augment", changes)
+    words = Substitution.of(recipe, None, None)
+    assert (
+        words is not None
+        and words.hull is None
+        and [each.name for each in words.changes]
+        == [
+            "substitution",
+            "typing",
+        ]
+    )
+    info = start_run(replace(plan, recipe=recipe), tmp_path / "run")
+    assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
+    assert all(step["mixture_kl"] >= 0 for step in terms(tmp_path / "run"))
+
+
+def test_mistyping_needs_no_lexicon(plan: Plan, tmp_path: Path) -> None:
+    recipe = load_recipe("a2t", {"perturbation": {"name": "typing", "share": 1.0}})
+    info = start_run(replace(plan, recipe=recipe), tmp_path / "run")
+    assert "lexicon" not in info.fingerprints and len(terms(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"name": "synonym_hull", "lexicon": "b.json"}, "a run has one lexicon"),
+        ({"name": "substitution", "lexicon": "a.json", "choices": 3}, "give substitution the same field, lexicon"),
+    ],
+)
+def test_what_is_prepared_once_must_be_the_same_in_all_stages(second: dict[str, Any], words: str) -> None:
+    first = {"name": "substitution", "lexicon": "a.json"}
+    stages = [{"share": 0.5, "objective": "consistency", "perturbation": each} for each in (first, second)]
+    with pytest.raises(RunError, match=words):
+        Substitution.of(build_recipe({"name": "mine", "stages": stages}), None, None)

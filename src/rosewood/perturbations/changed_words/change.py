@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rosewood.recipe import Stage
     from rosewood.words.lexicon import Lexicon
 
+PER_TOKEN = ("ForTokenClassification", "ForQuestionAnswering", "LM", "LMHeadModel", "ForConditionalGeneration")
+"""How models are called whose labels belong to tokens."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -89,7 +91,7 @@ class WordChange(Perturbation):
         return how[self.pick].split("\n")
 
     def problems_with(self, model: nn.Module) -> list[str]:
-        if not type(model).__name__.endswith("ForSequenceClassification"):
+        if any(kind.__name__.endswith(PER_TOKEN) for kind in type(model).__mro__):
             return [
                 f"perturbation {self.name} changes the number of tokens, so that labels of tokens would not fit any "
                 f"more: expected a model that classifies whole texts, got {type(model).__name__}"
