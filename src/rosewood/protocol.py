@@ -290,6 +290,25 @@ class Perturbation(Component):
         """What training data must have beside what the model takes, and how that becomes part of a batch."""
         return {}
 
+    def preparation(self) -> dict[str, Any]:
+        """The settings that decide what `prepare` does; empty if it does nothing."""
+        return {}
+
+    def prepare(
+        self,
+        data: Any,
+        tokenizer: Any,
+        fields: Sequence[str],
+        max_length: int,
+        lexicon: Any = None,
+        seed: int = 0,
+    ) -> Any:
+        """Add its `columns` to tokenized data that still have their texts, in `fields`.
+
+        `lexicon` is the run's, if `preparation` names one.
+        """
+        return data
+
     def parts(self) -> tuple[Perturbation, ...]:
         """The perturbations that it is made of; itself, unless it is made of others."""
         return (self,)

@@ -89,7 +89,7 @@ def test_an_attack_takes_the_lexicon_of_the_recipe(plan: Plan, tmp_path: Path) -
     (tmp_path / "wordsub").mkdir()
     lexicon_file(tmp_path / "wordsub", {"a": ["b"]}, "counterfitted_neighbors.json")
     chosen = Substitution.of(load_recipe("vanilla"), "pwws", str(tmp_path))
-    assert chosen is not None and chosen.hull is None and chosen.lexicon.name == "counter-fitted"
+    assert chosen is not None and not chosen.perturbations and chosen.lexicon.name == "counter-fitted"
 
 
 def test_an_unknown_lexicon_is_refused_before_anything_starts(plan: Plan, tmp_path: Path) -> None:
@@ -133,15 +133,7 @@ def test_words_replaced_for_real_and_mistyped_come_with_the_run(plan: Plan, tmp_
     changes = {"perturbation.of.0.lexicon": str(lexicon_file(tmp_path, WORDS)), "perturbation.of.0.share": 1.0}
     recipe = load_recipe("augment", changes)
     words = Substitution.of(recipe, None, None)
-    assert (
-        words is not None
-        and words.hull is None
-        and [each.name for each in words.changes]
-        == [
-            "substitution",
-            "typing",
-        ]
-    )
+    assert words is not None and [each.name for each in words.perturbations] == ["substitution", "typing"]
     info = start_run(replace(plan, recipe=recipe), tmp_path / "run")
     assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
     assert all(step["mixture_kl"] >= 0 for step in terms(tmp_path / "run"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -19,10 +19,14 @@ from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, 
 from rosewood.tensors import draws
 from rosewood.tensors.divergence import divergence_problems, forward_kl
 from rosewood.tensors.gradients import LossScale, slopes
-from rosewood.words.alignment import SUBSTITUTES, Pieces, collate_substitutes
+from rosewood.words.alignment import SUBSTITUTES, Pieces, collate_substitutes, with_substitutes
+from rosewood.words.constraints import Substituting
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from rosewood.recipe import Stage
+    from rosewood.words.lexicon import Lexicon
 
 ENTROPY_DIVISOR = 300 * 128  # of RIFT's code, whatever the size of the batch
 
@@ -72,6 +76,24 @@ class SynonymHull(Perturbation):
 
     def columns(self) -> Mapping[str, Collate]:
         return {SUBSTITUTES: collate_substitutes}
+
+    def preparation(self) -> dict[str, Any]:
+        settings = self.settings()
+        return {name: settings[name] for name in ("lexicon", "exact_case", "field", "slots", "pieces")}
+
+    def prepare(
+        self,
+        data: Dataset,
+        tokenizer: Any,
+        fields: Sequence[str],
+        max_length: int,
+        lexicon: Lexicon | None = None,
+        seed: int = 0,
+    ) -> Dataset:
+        assert lexicon is not None, "a run with this perturbation has a lexicon"
+        surface = Substituting(lexicon, self.exact_case).surface
+        cut: dict[str, Any] = {"max_length": max_length, "slots": self.slots, "pieces": self.pieces}
+        return with_substitutes(data, tokenizer, surface, fields, self.field, **cut)
 
     def cost(self, stage: Stage) -> Cost:
         target = 1 if self.loss == "kl" else 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -20,9 +20,11 @@ from rosewood.tensors import draws
 from rosewood.tensors.gradients import slopes
 from rosewood.tensors.splicing import Changes, best_picks, first_order_gains, random_picks, spliced
 from rosewood.words.alignment import Surface
-from rosewood.words.changes import collate_changes, column_of
+from rosewood.words.changes import collate_changes, column_of, with_changes
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from rosewood.recipe import Stage
     from rosewood.words.lexicon import Lexicon
 
@@ -61,10 +63,29 @@ class WordChange(Perturbation):
         """How many choices a word has at most."""
         raise NotImplementedError
 
-    def prepared(self) -> dict[str, object]:
-        """The settings that decide what is prepared before training."""
-        step = ("pick", "candidates", "share")
-        return {name: value for name, value in self.settings().items() if name not in step}
+    def preparation(self) -> dict[str, Any]:
+        return {name: value for name, value in self.settings().items() if name not in ("pick", "candidates", "share")}
+
+    def prepare(
+        self,
+        data: Dataset,
+        tokenizer: Any,
+        fields: Sequence[str],
+        max_length: int,
+        lexicon: Lexicon | None = None,
+        seed: int = 0,
+    ) -> Dataset:
+        return with_changes(
+            data,
+            tokenizer,
+            self.name,
+            self.surface(lexicon, seed),
+            fields,
+            self.field,
+            max_length=max_length,
+            choices=self.most(),
+            unknown=self.may_be_unknown,
+        )
 
     def shares(self, batch: Batch) -> Tensor:
         """The share of the words that change, of each text."""
