@@ -9,7 +9,6 @@ from pydantic import Field
 
 from rosewood.perturbations.changed_words.change import WordChange
 from rosewood.words.alignment import Surface
-from rosewood.words.constraints import Substituting, without_stop_words
 
 if TYPE_CHECKING:
     from rosewood.words.lexicon import Lexicon
@@ -35,6 +34,9 @@ class Substitution(WordChange):
     choices: Annotated[int, Field(ge=1)] = 8
 
     def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
+        # With scikit-learn, which describing a recipe does without.
+        from rosewood.words.constraints import Substituting, without_stop_words
+
         assert lexicon is not None, "a run with this perturbation has a lexicon"
         return Substituting(lexicon, self.exact_case, () if self.stop_words else (without_stop_words,)).surface
 

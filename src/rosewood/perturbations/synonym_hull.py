@@ -20,7 +20,6 @@ from rosewood.tensors import draws
 from rosewood.tensors.divergence import divergence_problems, forward_kl
 from rosewood.tensors.gradients import LossScale, slopes
 from rosewood.words.alignment import SUBSTITUTES, Pieces, collate_substitutes, with_substitutes
-from rosewood.words.constraints import Substituting
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -90,6 +89,8 @@ class SynonymHull(Perturbation):
         lexicon: Lexicon | None = None,
         seed: int = 0,
     ) -> Dataset:
+        from rosewood.words.constraints import Substituting  # scikit-learn, which describing a recipe does without
+
         assert lexicon is not None, "a run with this perturbation has a lexicon"
         surface = Substituting(lexicon, self.exact_case).surface
         cut: dict[str, Any] = {"max_length": max_length, "slots": self.slots, "pieces": self.pieces}
