@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rosewood.data.embedded import embedded_model
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.tasks import Task, load_task
+    from rosewood.defences.smoothing.certify import certify
     from rosewood.defences.wrapping.wrap import wrap
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.evaluate import evaluate
@@ -40,6 +41,7 @@ _HOMES = {
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.runner.api",
+    "certify": "rosewood.defences.smoothing.certify",
     "compare": "rosewood.experiments.compare",
     "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.evaluate",
@@ -67,6 +69,7 @@ __all__ = [
     "Suite",
     "Task",
     "attack",
+    "certify",
     "compare",
     "embedded_model",
     "evaluate",

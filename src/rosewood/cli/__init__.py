@@ -81,6 +81,7 @@ def main() -> None:
         attack,
         average,
         card,
+        certify,
         compare,
         demo,
         dynamics,
