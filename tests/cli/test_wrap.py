@@ -77,3 +77,14 @@ def test_mistakes_are_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> No
 def test_defences_are_listed(rosewood: Rosewood) -> None:
     printed = rosewood("list", "defences")
     assert "smoothed:mask" in printed and "smoothed:dropout" in printed and "copies=50" in printed
+
+
+def test_certificates_stand_in_the_report(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    words = ("certify", run, "--with", "delete", "--examples", 6, "--copies", 40, "--confidence", 0.9)
+    printed = " ".join(rosewood(*words).split())
+    assert "Certified accuracy in % by the number of edits" in printed and "words inserted" in printed
+    assert "with 90 % confidence" in printed and "×140 passes" in printed
+    assert rosewood(*words) == rosewood(*words)  # from its folder
+    rosewood("evaluate", run, "--typo-rate", 0)
+    rosewood("report", run, "--output", tmp_path / "report.html")
+    assert "Certificates" in (tmp_path / "report.html").read_text()

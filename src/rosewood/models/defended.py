@@ -170,6 +170,9 @@ class TextTokenizer(PreTrainedTokenizer):
 class Defended(PreTrainedModel):
     """A classifier inside a defence. It answers like any classifier, and cannot be trained."""
 
+    inner: PreTrainedModel
+    tokenizer: TextTokenizer
+
     config_class = DefendedConfig
     base_model_prefix = "inner"
     _supports_sdpa = _supports_flash_attn = True  # whatever the classifier inside does

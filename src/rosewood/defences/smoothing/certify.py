@@ -52,7 +52,7 @@ def certified(
         words=sum(map(len, words_of(texts))),
         votes=votes,
         lower=lower,
-        radii=noise.radii(texts, lower) if is_certain else {},
+        radii={str(kind): radius for kind, radius in noise.radii(texts, lower).items()} if is_certain else {},
     )
 
 
@@ -104,7 +104,8 @@ def certify(
         RunError: A setting is out of its range, or the folder holds another certification.
     """
     if isinstance(model, Defended):
-        model, tokenizer = model.inner, model.tokenizer.inner
+        inside = model.base()
+        model, tokenizer = inside.model, inside.tokenizer
     if not texts or len(texts) != len(labels):
         raise RunError(f"expected as many texts as labels, and one at least; got {len(texts)} and {len(labels)}")
     if min(copies, selection_copies) < 1 or not 0 < confidence < 1:
