@@ -172,10 +172,25 @@ def recipe_names() -> list[str]:
 def load_recipe(
     recipe: str | Path | Recipe, overrides: Mapping[str, Any] | None = None, check_training: bool = True
 ) -> Recipe:
-    """A recipe by name (`rose-ensemble`), by name and variant (`rose-ensemble:sst2-base`), or from a YAML file.
+    """Load a recipe by name, by name and variant, or from a YAML file.
 
-    `overrides` change single settings: `{"selection.keep_quantile": 0.7}`. Without `check_training` the training
-    arguments stay as the file has them: only transformers, which takes seconds to import, knows their types.
+    Args:
+        recipe: a name (`rose-ensemble`), a name and a variant (`rose-ensemble:sst2-base`), the path of a YAML file, or
+            a recipe, which is returned with the overrides.
+        overrides: single settings to change, such as `{"selection.keep_quantile": 0.7}`.
+        check_training: whether to check the training arguments. Only transformers, which takes seconds to import, knows
+            their types.
+
+    Returns:
+        The recipe; its components refuse settings that are out of range.
+
+    Raises:
+        RecipeError: there is no such recipe, variant or setting, or its parts make no sense together.
+
+    Example:
+        >>> recipe = load_recipe("rose-second", {"selection.keep_quantile": 0.7})
+        >>> recipe.all_stages()[0].selection.keep_quantile
+        0.7
     """
     if not isinstance(recipe, str | Path | Recipe):
         raise RecipeError(

@@ -20,10 +20,13 @@ _IMDB_PER_LABEL = 1000
 
 
 def embedded_model(name: str = "minilm") -> Path:
-    """The folder of a model that comes with an installed package: `minilm` is all-MiniLM-L6-v2, of the extra `demo`.
+    """The folder of a model that comes with an installed package, for any `from_pretrained`, without a network.
 
-    Any `from_pretrained` of transformers loads it without a network:
-    `AutoModelForSequenceClassification.from_pretrained(embedded_model("minilm"), num_labels=2)`.
+    Args:
+        name: `minilm`, which is all-MiniLM-L6-v2, of the extra `demo`.
+
+    Returns:
+        The folder: `AutoModelForSequenceClassification.from_pretrained(embedded_model("minilm"), num_labels=2)`.
 
     Raises:
         DataError: there is no such model, or its package is not installed.

@@ -148,9 +148,22 @@ def suite_names() -> list[str]:
 
 
 def load_suite(name: str | Path) -> Suite:
-    """Load a shipped suite by its name, or any suite by the path of its YAML file.
+    """Load a suite by its name or by the path of its YAML file.
 
     Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
+
+    Args:
+        name: the name of a shipped suite (`rosewood list suites`), or a path that ends in .yaml.
+
+    Returns:
+        The suite: the sets that robustness is measured on. Nothing is loaded yet.
+
+    Raises:
+        DataError: there is no such suite, or its file says something else than a suite does.
+
+    Example:
+        >>> load_suite("reviews").name
+        'reviews'
     """
     if not isinstance(name, str | Path):
         raise DataError(f"expected the name of a suite or the path of its YAML file, got {type(name).__name__}")

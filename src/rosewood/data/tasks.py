@@ -232,9 +232,22 @@ def task_names() -> list[str]:
 
 
 def load_task(name: str | Path) -> Task:
-    """Load a shipped task by its name, or any task by the path of its YAML file.
+    """Load a task by its name or by the path of its YAML file.
 
     Relative paths in a file of your own are relative to it; where there is no such file, to the data folder.
+
+    Args:
+        name: the name of a shipped task (`rosewood list tasks`), or a path that ends in .yaml.
+
+    Returns:
+        The task: its texts, its labels and where each split comes from. Nothing is loaded yet.
+
+    Raises:
+        DataError: there is no such task, or its file says something else than a task does.
+
+    Example:
+        >>> load_task("sst2").labels
+        ['negative', 'positive']
     """
     if not isinstance(name, str | Path):
         raise DataError(f"expected the name of a task or the path of its YAML file, got {type(name).__name__}")

@@ -67,16 +67,21 @@ def evaluate(
         model: a classifier, as transformers loads it.
         tokenizer: its tokenizer.
         suite: a suite or a task by name, YAML file or object; or own data.
-        task: of a suite over several tasks, the one whose sets are taken.
+        data_dir: the data folder; by default the one that ROSEWOOD_DATA names.
         size: at most that many examples of each set.
-        typo_rate: puts typos into that share of the words of a task's test set, in place of the task's noise.
-        groups: columns of the data to show the accuracy by.
-        attacks: names of attacks to run on `attack_examples` examples of the clean set.
+        batch_size: texts that the model sees at once; no figure depends on it.
         max_length: texts are cut after that many tokens; by default the suite's length, or else the tokenizer's
             `model_max_length`, which a run sets to its own.
-        output: a folder for evaluation.json, the predictions and a cache of them, which `fresh` ignores.
+        typo_rate: puts typos into that share of the words of a task's test set, in place of the task's noise.
+        seed: of the noise, of samples and of attacks.
+        task: of a suite over several tasks, the one whose sets are taken.
         text_columns: of own data, where they are not called `text`.
         label_column: of own data, where it is not called `label` or `labels`.
+        groups: columns of the data to show the accuracy by.
+        attacks: names of attacks to run on the clean set.
+        attack_examples: how many examples of it they take.
+        output: a folder for evaluation.json, the predictions and a cache of them.
+        fresh: compute everything again, whatever the cache has.
 
     Returns:
         The figures of every set; `rosewood.results.Evaluation` has all fields.
@@ -84,6 +89,11 @@ def evaluate(
     Raises:
         RunError: the model and the labels of the data do not fit.
         DataError: data are there and cannot be used.
+
+    Example:
+        >>> rows = [{"text": "a fine film", "label": "positive"}, {"text": "a dull film", "label": "negative"}]
+        >>> evaluate(model, tokenizer, rows).sets[0].accuracy  # doctest: +SKIP
+        1.0
     """
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)

@@ -31,10 +31,25 @@ def compare(
 ) -> Comparison:
     """Train, evaluate and attack every cell of an experiment, and compare the recipes.
 
-    Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, given again
-    after whatever happened, leads to the same tables. A cell that fails is in the result with its error, and the
-    others go on. Everything goes to `output`, by default runs/NAME: a folder for each cell, results.json, and the
-    table as Markdown, LaTeX and CSV, and all of it as a page, report.html.
+    Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, repeated after a
+    crash, leads to the same tables. A cell that fails is in the result with its error, and the others go on.
+
+    Args:
+        experiment: an experiment, or the path of its YAML file.
+        output: the folder for everything, by default runs/NAME: a folder for each cell, results.json, the tables as
+            Markdown, LaTeX and CSV, and report.html.
+        data_dir: the data folder; by default the one that ROSEWOOD_DATA names.
+        engine: where cells run; by default processes of this machine.
+        console: where the live table is shown.
+
+    Returns:
+        All figures over seeds, with intervals and tests against the baseline.
+
+    Raises:
+        ExperimentError: the file cannot be used; the error lists everything that is wrong with it.
+
+    Example:
+        >>> compare("experiments/reviews-small.yaml", output="runs/reviews-small")  # doctest: +SKIP
     """
     given, experiment = experiment, experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
     file = None if isinstance(given, Experiment) else Path(given)

@@ -80,12 +80,19 @@ class RobustTrainer(CheckpointedTrainer):
     tokens whose label is not -100. So it makes no difference how a batch is cut. (transformers 5.22 does so for causal
     language models; it multiplies the loss of most classification models by the number of accumulation steps.)
 
-    `history_file` names a JSON Lines file that gets one record per optimiser step. A step whose loss or gradients are
-    not finite is skipped; after `max_skipped_steps` of them in a row, the next one ends the run. `watches` look on and
-    write down what they see, such as `rosewood.dynamics.drift.DriftWatch("dynamics")`. `class_weights`, one for
-    each output, multiply the cross-entropy of the rows of that class. `pretrained` is what anchors tie the encoder to
-    where the model was fine-tuned before: a model, its name, or the weights of its encoder. Without it they tie the
-    encoder to the weights as they came.
+    Args:
+        recipe: a recipe's name, YAML file or object.
+        history_file: a JSON Lines file that gets one record per optimiser step.
+        max_skipped_steps: a step whose loss or gradients are not finite is skipped; after so many in a row, the next
+            one ends the run.
+        watches: look on and write down what they see, such as `rosewood.dynamics.drift.DriftWatch("dynamics")`.
+        class_weights: one for each output; they multiply the cross-entropy of the rows of that class.
+        pretrained: what anchors tie the encoder to where the model was fine-tuned before: a model, its name, or the
+            weights of its encoder. Without it they tie the encoder to the weights as they came.
+
+    Raises:
+        RecipeError: the recipe makes no sense with this model or these arguments.
+        DataError: the data cannot be trained on.
     """
 
     def __init__(

@@ -59,11 +59,25 @@ def with_substitutes(
     pieces: Pieces = "any",
     pattern: str = WORD,
 ) -> Dataset:
-    """Add to tokenized texts what may replace their words; the data set still has the texts, in `fields`.
+    """Add to tokenized texts what may replace their words, as adversarial training on words needs it.
 
-    Only the words of one field are replaced, by default the last (the hypothesis of a pair). A word has at most
-    `slots` choices, itself included. `pieces` says which substitutes count: `any`, those with as many tokens as the
-    word (`equal`), or only words of one token with substitutes of one token (`single`, as in the RIFT paper).
+    Args:
+        dataset: tokenized texts that still have the texts, in `fields`.
+        tokenizer: the fast tokenizer that made the token ids.
+        surface: gives the substitutes of the words of a text, such as `Substituting(lexicon).surface`.
+        fields: the columns with the texts, in the order in which they were tokenized.
+        field: the one whose words are replaced; by default the last (the hypothesis of a pair).
+        max_length: texts were cut after that many tokens.
+        slots: choices of a word at most, itself included.
+        pieces: which substitutes count: `any`, those with as many tokens as the word (`equal`), or only words of one
+            token with substitutes of one token (`single`, as in the RIFT paper).
+        pattern: what counts as a word, as a regular expression.
+
+    Returns:
+        The data set with one more column.
+
+    Raises:
+        DataError: the data are not tokenized, have lost their texts, or were tokenized in another way.
     """
     which = changed_field(dataset, tokenizer, fields, field)
     aligner = Aligner(tokenizer, surface, slots, pieces, pattern)

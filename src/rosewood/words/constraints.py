@@ -132,6 +132,11 @@ class Substituting:
 
     With `exact_case` words are looked up as they are written, so that a capitalised word has no substitutes, as in some
     of the papers' code.
+
+    Example:
+        >>> from rosewood import Lexicon
+        >>> Substituting(Lexicon.of({"good": ["great"]})).surface(["Good", "film"])
+        [('Great',), ()]
     """
 
     lexicon: Lexicon

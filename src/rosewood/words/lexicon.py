@@ -23,7 +23,17 @@ MOST = 8
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Substitutes of words, best first; most lexicons are in lower case."""
+    """Substitutes of words, best first; most lexicons are in lower case.
+
+    `Lexicon.named` finds one by name, `Lexicon.load` reads a JSON file, `Lexicon.of` takes a mapping.
+
+    Example:
+        >>> lexicon = Lexicon.of({"good": ["great", "fine"]})
+        >>> lexicon.substitutes("good")
+        ('great', 'fine')
+        >>> lexicon.substitutes("unknown")
+        ()
+    """
 
     name: str
     entries: Mapping[str, tuple[str, ...]]
@@ -32,7 +42,15 @@ class Lexicon:
 
     @classmethod
     def of(cls, entries: Mapping[str, Sequence[str]], name: str = "lexicon") -> Lexicon:
-        """A lexicon from word -> substitutes; refuses what no attack could use."""
+        """A lexicon from a mapping.
+
+        Args:
+            entries: word -> substitutes, best first.
+            name: how results call it.
+
+        Raises:
+            DataError: the entries are not such a mapping.
+        """
         if not isinstance(entries, Mapping):
             raise DataError(f"{name}: expected word -> list of substitutes, got {type(entries).__name__}")
         return cls(name, {word: _checked(name, word, found) for word, found in entries.items()})
@@ -51,9 +69,15 @@ class Lexicon:
 
     @classmethod
     def named(cls, name: str | None = None, data_dir: str | Path | None = None) -> Lexicon:
-        """A lexicon by its name (`lexicon_names()`), the JSON file of one, or the folder of a wordnet in WN-LMF.
+        """A lexicon by its name, its JSON file, or the folder of a wordnet in WN-LMF.
 
-        Without a name: counter-fitted where the data folder has it, as the papers use it, otherwise roget.
+        Args:
+            name: one of `rosewood list lexicons`, a .json file, or a folder. Without a name: counter-fitted where the
+                data folder has it, as in the papers, otherwise roget.
+            data_dir: the data folder; by default the one that ROSEWOOD_DATA names.
+
+        Raises:
+            DataError: there is no such lexicon, or it needs files or packages that are not there.
         """
         if name is None:
             return _default(data_dir)
