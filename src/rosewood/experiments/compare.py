@@ -31,8 +31,8 @@ def compare(
 ) -> Comparison:
     """Train, evaluate and attack every cell of an experiment, and compare the recipes.
 
-    Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, repeated after a
-    crash, leads to the same tables. A cell that fails is in the result with its error, and the others go on.
+    Finished cells are skipped, interrupted ones go on, those that failed are tried again: the same call, repeated
+    after a crash, leads to the same tables. A cell that fails is in the result with its error, and the others go on.
 
     Args:
         experiment: an experiment, or the path of its YAML file.
