@@ -143,7 +143,7 @@ def _summary(evaluations: Evaluations, suite: str) -> Grid:
         rows,
         "Unweighted means over the sets in %, of accuracies ± half the width of the 95 % interval; “n of m sets”: the "
         "others are missing. ECE: expected calibration error, 10 bins, as it is and scaled by a temperature found on "
-        f"held-out examples. AUROC: anomalies told by the highest probability. {WORST_WITH_SIGN}",
+        f"held-out examples. AUROC: anomalies found by the highest probability. {WORST_WITH_SIGN}",
     )
 
 
