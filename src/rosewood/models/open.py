@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from rosewood.data.embedded import embedded_model
+from rosewood.data.embedded import INSTALL, embedded_model
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.models.adapters import adapter_folder, base_name, encoder, load_merged
@@ -41,30 +41,40 @@ class ModelInfo:
     title: str
     millions: float
     """Parameters in millions, without a task head."""
-    needs_hub: bool
+    install: str = ""
+    """The command that installs it; a model without one comes from the Hub."""
     note: str = ""
+
+    @property
+    def needs_hub(self) -> bool:
+        """Whether it comes from the Hub."""
+        return not self.install
+
+
+_TUNED = "tuned on sentence pairs that include SNLI, MNLI and Quora duplicates: say so beside any NLI or QQP figure"
 
 
 def models() -> dict[str, ModelInfo]:
     """The known model names; any other Hub name or local path works too."""
     return {
-        "minilm": ModelInfo(
-            "all-MiniLM-L6-v2, from the demo extra",
-            22.7,
-            needs_hub=False,
-            note="tuned on sentence pairs that include SNLI, MNLI and Quora duplicates: say so beside "
-            "any NLI or QQP figure",
+        "minilm": ModelInfo("all-MiniLM-L6-v2", 22.7, INSTALL["minilm"], _TUNED),
+        "mpnet": ModelInfo("all-mpnet-base-v2, base size", 109.5, INSTALL["mpnet"], _TUNED),
+        "smollm2": ModelInfo(
+            "SmolLM2-135M-Instruct, a decoder",
+            134.5,
+            INSTALL["smollm2"],
+            note="from a file with 4 bits for a weight, so not exactly the published weights",
         ),
-        "bert-base-uncased": ModelInfo("BERT base, uncased", 109.5, needs_hub=True),
-        "roberta-base": ModelInfo("RoBERTa base", 124.6, needs_hub=True),
-        "microsoft/deberta-v3-base": ModelInfo("DeBERTa v3 base", 183.8, needs_hub=True),
-        "answerdotai/ModernBERT-base": ModelInfo("ModernBERT base", 149.0, needs_hub=True),
+        "bert-base-uncased": ModelInfo("BERT base, uncased", 109.5),
+        "roberta-base": ModelInfo("RoBERTa base", 124.6),
+        "microsoft/deberta-v3-base": ModelInfo("DeBERTa v3 base", 183.8),
+        "answerdotai/ModernBERT-base": ModelInfo("ModernBERT base", 149.0),
     }
 
 
 def resolve_model(name: str) -> str:
-    """The path behind the alias `minilm`; every other name is passed through."""
-    return str(embedded_model()) if name == "minilm" else name
+    """The path behind the short name of a model that comes with a package; every other name is passed through."""
+    return str(embedded_model(name)) if name in INSTALL else name
 
 
 def why_not_loaded(name: str, error: Exception) -> str:

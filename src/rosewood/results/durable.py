@@ -12,6 +12,13 @@ from pathlib import Path
 UNFINISHED = "_unfinished"
 
 
+def cache_folder() -> Path:
+    """ROSEWOOD_CACHE, or `rosewood` in the user's cache folder."""
+    if own := os.environ.get("ROSEWOOD_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rosewood"
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the list of names in a folder, is on the disk."""
     is_folder = path.is_dir()

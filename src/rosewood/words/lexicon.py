@@ -13,7 +13,7 @@ from typing import Any
 
 from rosewood.data.files import file_digest
 from rosewood.errors import AbsentError, DataError, closest
-from rosewood.results.durable import write_whole
+from rosewood.results.durable import cache_folder, write_whole
 from rosewood.words.inflection import dictionary_version
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
@@ -223,13 +223,6 @@ def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:
 
 
 _BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet, "roget": Lexicon.roget}
-
-
-def cache_folder() -> Path:
-    """ROSEWOOD_CACHE, or `rosewood` in the user's cache folder."""
-    if own := os.environ.get("ROSEWOOD_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rosewood"
 
 
 def built_once(name: str, made_of: Iterable[str], build: Callable[[], Mapping[str, Sequence[str]]]) -> Path:
