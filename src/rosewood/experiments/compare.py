@@ -81,8 +81,10 @@ def output_of(experiment: Experiment, output: str | Path | None = None) -> Path:
 
 
 def _prepared(cells: Sequence[Cell], output: Path) -> list[Path]:
-    """The folders of the cells that are not finished, ready for a worker."""
-    unfinished = [found for found in (standing(cell, output) for cell in cells) if found.result is None]
+    """The folders of the cells that are not finished, ready for a worker; the first seed of all recipes comes first."""
+    seeds = list(dict.fromkeys(cell.seed for cell in cells))
+    in_turn = sorted(cells, key=lambda cell: seeds.index(cell.seed))
+    unfinished = [found for found in (standing(cell, output) for cell in in_turn) if found.result is None]
     for found in unfinished:
         (found.folder / ERROR).unlink(missing_ok=True)
         found.cell.save(found.folder)
