@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark schemas clean
+.PHONY: demo test test-all check audit benchmark evidence-a schemas clean
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -24,6 +24,17 @@ audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks t
 
 benchmark: $(INSTALLED)  ## what a training step costs, in passes
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/step_cost.py
+
+RUN = OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 nice -n 19 $(BIN)/rosewood compare --jobs 2
+KEEP = $(BIN)/python benchmarks/keep_results.py
+
+evidence-a: $(INSTALLED)  ## go on with the runs behind docs/evidence (hours; Ctrl-C and again at any time), and keep their results
+	$(KEEP) --unpack runs/evidence-a-tuning runs/evidence-a
+	-$(RUN) experiments/evidence-a-tuning.yaml
+	$(KEEP) runs/evidence-a-tuning
+	$(BIN)/python benchmarks/evidence_a.py
+	-$(RUN) experiments/evidence-a.yaml
+	$(KEEP) runs/evidence-a
 
 schemas: $(INSTALLED)  ## the JSON Schemas in docs/schemas
 	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > docs/schemas/$$kind.json; done

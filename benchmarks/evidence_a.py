@@ -115,6 +115,8 @@ def _line(choice: RecipeChoice) -> str:
 
 def main() -> None:
     recipes, missing = chosen(read_experiment(TUNING).recipes, kept_accuracies(KEPT))
+    if not recipes:
+        raise SystemExit(f"no method is tuned yet: run {TUNING.name} first")
     FILE.write_text(experiment(recipes, missing), encoding="utf-8")
     print(f"{FILE.name}: {len(recipes)} methods; not tuned yet: {', '.join(missing) or 'none'}")
 

@@ -90,9 +90,9 @@ def _convert(file: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, **dense)
     except Exception as error:  # what a damaged file makes transformers say has no common type
         raise DataError(f"{file} cannot be read as GGUF ({error}): install its package again") from error
-    weights = model.state_dict()
-    del model.config.quantization_config
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     plain = AutoModelForCausalLM.from_config(model.config)  # a model that was quantized once refuses to be saved
-    plain.load_state_dict(weights)
+    plain.load_state_dict(model.state_dict())
     plain.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
