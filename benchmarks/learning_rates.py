@@ -81,12 +81,14 @@ def main() -> None:
     parser.add_argument("--table", type=Path, required=True)
     parser.add_argument("--models", nargs="+", default=["minilm"])
     parser.add_argument("--recipes", nargs="+", default=["vanilla", "rose-second"])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     table = []
-    for model, size, name, recipe in product(options.models, options.sizes, SETS, options.recipes):
-        found = {f"{rate:g}": accuracy(recipe, model, name, size, rate, options) for rate in RATES}
+    for model, size, name, recipe in product(options.models, options.sizes, options.sets, options.recipes):
+        found = {f"{rate:g}": accuracy(recipe, model, name, size, rate, options) for rate in options.rates}
         table.append({"model": Path(model).name, "recipe": recipe, "set": name, "rows": size, "accuracy": found})
         write_whole(options.table, json.dumps(table, indent=1) + "\n")
 

@@ -33,4 +33,5 @@ def closest(name: str, known: list[str]) -> str:
     hint = f"did you mean {' or '.join(near)}?" if near else ""
     if len(known) > 25:
         return hint or "there is none like it."
-    return f"{hint} Known: {', '.join(sorted(known))}.".strip()
+    names = ", ".join(sorted(known))
+    return f"{hint} Known: {names}." if hint else f"known: {names}."

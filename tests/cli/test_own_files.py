@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from cli.conftest import Rosewood
 from rosewood import attack, evaluate, robust_accuracy
-from rosewood.errors import AbsentError
+from rosewood.errors import AbsentError, RunError
 from rosewood.report.sections.reproduce import _attack, _evaluation
 from rosewood.results import AttackReport, Evaluation
 from rosewood.words.encoder import SentenceEncoder
@@ -146,3 +147,13 @@ def test_python_takes_rows_and_files(rows: list[dict[str, str]], file: Path) -> 
     renamed = [{"text": row["mail"], "labels": NAMES.index(row["kind"])} for row in rows]
     assert evaluate(model, tokenizer, renamed, typo_rate=0).sets[0].accuracy == 0.9
     assert robust_accuracy(model, tokenizer, renamed, "typos", progress=False) == found.summary
+
+
+@pytest.mark.parametrize("measure", [evaluate, attack, robust_accuracy])
+def test_a_model_by_its_name_is_refused_in_python(measure: Any) -> None:
+    rows = [{"text": "a good film", "label": 0}]
+    words = () if measure is evaluate else ("typos",)
+    with pytest.raises(RunError, match="model: expected a model, got str: load it first, with AutoModelFor"):
+        measure("folder/of/a/model", tiny_tokenizer(), rows, *words)
+    with pytest.raises(RunError, match="tokenizer: expected a tokenizer, got NoneType"):
+        measure(tiny_classifier(), None, rows, *words)

@@ -135,7 +135,7 @@ def test_csv_of_a_spreadsheet_that_writes_no_commas(write: Write, separator: str
     assert read_file(path).columns == {"text": ["one, two", f"three{separator} four"], "label": ["1", "0"]}
     table = read_file(write("b.csv", '"a;b",label\nfine; really,1\n'))
     assert table.columns == {"a;b": ["fine; really"], "label": ["1"]}
-    with pytest.raises(DataError, match=r"line 2: expected 2 columns .* got 3; a text with a semicolon must stand"):
+    with pytest.raises(DataError, match=r"line 2: expected 2 columns .* got 3; a text with a semicolon must be in"):
         read_file(write("c.csv", "text;label\none; two;1\n"))
 
 

@@ -214,7 +214,7 @@ def test_scores_are_no_labels(write: Write) -> None:
 def test_label_that_train_does_not_have(write: Write, reviews: Rows) -> None:
     path = write("b.csv", [{**reviews[0], "label": "mixed"}])
     text = message(lambda: own(write("a.csv", reviews), eval_file=path))
-    assert text == f"{path}, line 2: unknown label 'mixed': Known: negative, positive."
+    assert text == f"{path}, line 2: unknown label 'mixed': known: negative, positive."
 
 
 def test_size_is_a_stratified_subset_that_grows(write: Write, reviews: Rows) -> None:

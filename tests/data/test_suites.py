@@ -59,7 +59,7 @@ def test_what_is_not_official_says_so() -> None:
     [
         ({"inside": ["nowhere"]}, "inside names 'nowhere', which is not a set"),
         ({"noise": {"of": "nowhere", "kinds": ["typos"], "strengths": [0.1]}}, "noise is put on 'nowhere'"),
-        ({"merge": {"other": ["neutral"]}}, "merge: other stands for 'neutral', which is not a label"),
+        ({"merge": {"other": ["neutral"]}}, "merge: other means 'neutral', which is not a label"),
         ({"text": []}, "set training: no text columns"),
         ({"sets": {"held_out": {"role": "clean", "title": "x"}}}, "needs either a source"),
         (

@@ -106,7 +106,7 @@ def test_several_seeds_are_judged_over_seeds_in_both_directions(said) -> None:
 
 
 def test_a_baseline_that_is_not_there_is_refused(said) -> None:
-    with pytest.raises(RunError, match=r"no run was trained with xyz: Known: rose, vanilla\."):
+    with pytest.raises(RunError, match=r"no run was trained with xyz: known: rose, vanilla\."):
         said("xyz", vanilla=[20], rose=[25])
 
 

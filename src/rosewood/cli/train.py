@@ -295,7 +295,8 @@ def report(output: Path, seconds: float, console: Console) -> None:
         accuracy += f" (largest class: {metrics.validation_majority:.1%})"
     if metrics.robust_validation_accuracy is not None:
         accuracy += f", {metrics.robust_validation_accuracy:.1%} under attack"
-    console.print(f"{metrics.steps} steps in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
+    steps = "1 step" if metrics.steps == 1 else f"{metrics.steps} steps"
+    console.print(f"{steps} in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
     if metrics.at_guessing:
         console.print(
             "[yellow]at guessing:[/] on validation data the model is not more accurate than the most frequent label. "

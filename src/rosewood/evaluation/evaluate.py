@@ -24,7 +24,7 @@ from rosewood.evaluation.plan import EvaluationPlan, plan_of_suite, plan_of_task
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
 from rosewood.models.defended import Defended, forwards_of
-from rosewood.models.scoring import label_columns, longest_text, text_length, unnamed
+from rosewood.models.scoring import check_loaded, label_columns, longest_text, text_length, unnamed
 from rosewood.results import Evaluation, MissingSet, TestFile
 from rosewood.results.locks import held
 
@@ -95,6 +95,7 @@ def evaluate(
         >>> evaluate(model, tokenizer, rows).sets[0].accuracy  # doctest: +SKIP
         1.0
     """
+    check_loaded(model, tokenizer)
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
     if plan.multi_label and attacks:

@@ -95,6 +95,22 @@ class Scorer:
         return logits
 
 
+def check_loaded(model: object, tokenizer: object) -> None:
+    """Refuse a name, or nothing, in place of a model and its tokenizer.
+
+    Raises:
+        RunError: one of the two is not loaded.
+    """
+    for what, given, is_loaded, loader in (
+        ("model", model, hasattr(model, "config"), "AutoModelForSequenceClassification"),
+        ("tokenizer", tokenizer, hasattr(tokenizer, "model_max_length"), "AutoTokenizer"),
+    ):
+        if not is_loaded:
+            raise RunError(
+                f"{what}: expected a {what}, got {type(given).__name__}: load it first, with {loader}.from_pretrained"
+            )
+
+
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The most tokens that a model can read: all its positions, whatever length it was trained with."""
     return max(tokenizer.model_max_length, _positions(model))

@@ -20,7 +20,7 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.own import TEST, own_task
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError, closest
-from rosewood.models.scoring import Scorer, label_columns, text_length
+from rosewood.models.scoring import Scorer, check_loaded, label_columns, text_length
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
@@ -242,6 +242,7 @@ def attack(
     `examples.jsonl` as if nothing had happened. `jobs` processes share the examples on the CPUs of this machine;
     those of a torch.distributed program share them too, if all make the call, and all get the whole result.
     """
+    check_loaded(model, tokenizer)
     rows = attackable(data, model.config, text_columns, label_column)
     campaign = prepare(
         model,
@@ -286,6 +287,7 @@ def robust_accuracy(
     """
     if examples is not None and examples < 1:
         raise RunError(f"examples must be at least 1, got {examples}")
+    check_loaded(model, tokenizer)
     rows = attackable(data, model.config, text_columns, label_column)
     if examples is not None and examples < len(rows):
         rows = rows.shuffle(seed=seed).select(range(examples))
