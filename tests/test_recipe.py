@@ -59,7 +59,7 @@ def test_variants_of_the_papers_table() -> None:
         "ensemble": "1e-5/90 5e-5/75 4e-5/80 5e-5/40 1e-5/30 1e-5/80 1e-5/85 1e-5/70",
     }
     for order, row in table.items():
-        assert sorted(load_recipe(f"rose-{order}").variants) == sorted(columns)
+        assert set(load_recipe(f"rose-{order}").variants) - {"fast"} == set(columns)
         for column, cell in zip(columns, row.split(), strict=True):
             rate, percent = cell.split("/")
             recipe = load_recipe(f"rose-{order}:{column}")

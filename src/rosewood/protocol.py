@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.config.settings_check import checked_settings
@@ -131,6 +132,34 @@ class Position(NamedTuple):
     micro_batches: int
     examples: int
     parts: float
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A weight that rises in a line over the first part `over` of a stage's steps up to `to`, and stays there.
+
+    Step t of n, from 1 on, has the weight `to` min(1, t / (over n)), so that none is 0.
+    """
+
+    to: Annotated[float, Field(ge=0, le=3.4e38)]
+    over: Annotated[float, Field(gt=0, le=1)] = 0.3
+
+    def __bool__(self) -> bool:
+        return self.to > 0
+
+    def __format__(self, spec: str) -> str:
+        return f"({self.to:{spec}}, from 0 over the first {self.over:{spec}} of the steps)"
+
+
+Weight = Annotated[float, Field(ge=0)] | Ramp
+"""The weight of a term: a number, or one that rises to a number, in YAML `{to: 10, over: 0.3}`."""
+
+
+def weight_at(weight: float | Ramp, at: Progress) -> float:
+    """The weight of a term in a step."""
+    if not isinstance(weight, Ramp):
+        return weight
+    return weight.to * min(1.0, (at.step + 1) / (weight.over * at.total_steps))
 
 
 @dataclass(frozen=True)

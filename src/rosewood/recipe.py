@@ -18,7 +18,7 @@ from rosewood.config.registry import component
 from rosewood.config.settings_check import checked_settings
 from rosewood.config.training_arguments import typed_arguments
 from rosewood.errors import RecipeError, closest
-from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Selection
+from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Ramp, Selection
 from rosewood.results.durable import write_whole
 
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
@@ -281,6 +281,8 @@ def _read(name: str) -> dict[str, Any]:
 def _copied(value: Any) -> Any:
     if isinstance(value, Component):
         return _component_to_dict(value)
+    if isinstance(value, Ramp):
+        return dataclasses.asdict(value)
     if isinstance(value, Mapping):
         # YAML has keys that are no text (no: is False); an unknown name is told apart as text only.
         return {str(key): _copied(inner) for key, inner in value.items()}

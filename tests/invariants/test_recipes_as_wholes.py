@@ -17,7 +17,7 @@ PER_MICRO_BATCH: set[str] = {
     "informative",  # examples are compared within their micro-batch
     "mixout",  # each micro-batch draws its own mask
     "adv-mixout",  # likewise
-    *("rift", "rift-unconditional", "rose-ensemble+rift"),  # as informative
+    *("rift", "rift-unconditional", "rose-ensemble+rift", "augment+rift"),  # as informative
 }
 
 

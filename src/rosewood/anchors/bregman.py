@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.models.pretrained_part import LentWeights
-from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether
+from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether, Weight, weight_at
 from rosewood.tensors.divergence import divergence_problems, symmetric_kl
 from rosewood.tensors.shards import cut, parts, whole
 
@@ -33,7 +33,7 @@ class Bregman(Anchor):
     dropout; by default it does not (`teacher_mode="eval"`), so that the target is its best guess.
     """
 
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Weight = 1.0
     early_decay: Decay = 0.99
     late_decay: Decay = 0.999
     early_share: Annotated[float, Field(ge=0, le=1)] = 0.1
@@ -76,7 +76,9 @@ class BregmanTether(Tether):
         averages = list(self._averages.values())
         with torch.no_grad(), self._teacher.lent(averages, training=self._settings.teacher_mode == "train"):
             target = call(batch, model=self._model).predictions()
-        return [Term("bregman", symmetric_kl(result.clean[0].predictions(), target), self._settings.weight)]
+        return [
+            Term("bregman", symmetric_kl(result.clean[0].predictions(), target), weight_at(self._settings.weight, at))
+        ]
 
     def after_step(self, at: Progress) -> None:
         early = at.step < self._settings.early_share * at.total_steps

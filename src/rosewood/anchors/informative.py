@@ -14,7 +14,7 @@ from torch.nn import functional
 from rosewood.models.adapters import low_rank_changes, start_problems
 from rosewood.models.features import Feature, FeatureFile, SummaryVectors, row_keys, summary_problems
 from rosewood.models.pretrained_part import LentWeights, PretrainedTether, attached, pretrained_names
-from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term
+from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Weight, weight_at
 from rosewood.tensors.distributed import anywhere, from_all, gathered, rank
 from rosewood.tensors.shards import are_divided, cut, part, whole, whole_beside
 
@@ -63,7 +63,7 @@ class Informative(Anchor):
 
     needs_pretrained = True
 
-    weight: Annotated[float, Field(ge=0)] = 0.1
+    weight: Weight = 0.1
     conditional: bool = True
     normalise_over: Literal["teacher", "student"] = "teacher"
     class_weights: ClassWeights = "frequency"
@@ -206,7 +206,7 @@ class InformativeTether(PretrainedTether):
         projected = (self._heads["student"](student, labels), self._heads["teacher"](teacher, labels))
         one, other, everyone = (gathered(own) for own in (*projected, labels))
         loss = info_nce(one, other, everyone, settings.temperature, settings.normalise_over, settings.class_weights)
-        return [Term("informative", loss, settings.weight)]
+        return [Term("informative", loss, weight_at(settings.weight, at))]
 
     def _student_features(self, result: Pass) -> Tensor:
         if self._settings.own_pass:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rosewood.models.adapters import change_problems, low_rank_changes
 from rosewood.models.pretrained_part import PretrainedTether, pretrained_names
-from rosewood.protocol import Anchor, Progress, Run, Term
+from rosewood.protocol import Anchor, Progress, Run, Term, Weight, weight_at
 from rosewood.tensors.shards import parts, stacked_norms, whole
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class L2SP(Anchor):
     weight_terms = True
 
     norm: Literal["squared", "unsquared"] = "squared"
-    weight: Annotated[float, Field(ge=0)] = 0.01
+    weight: Weight = 0.01
     parameters: Literal["matrices", "all"] = "matrices"
 
     def names(self, model: nn.Module) -> list[str]:
@@ -107,7 +106,7 @@ class L2SPTether(PretrainedTether):
             value = value + self._constant
         if self._settings.norm == "unsquared":
             value = (value + FLOOR).sqrt()
-        return [Term("l2_sp", value, self._settings.weight)]
+        return [Term("l2_sp", value, weight_at(self._settings.weight, at))]
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.models.modes import Replay
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender, WeightAscent
-from rosewood.protocol import Batch, Call, Cost, Objective, Output, Pass, Passes, Perturber, Progress, Term
+from rosewood.protocol import (
+    Batch,
+    Call,
+    Cost,
+    Objective,
+    Output,
+    Pass,
+    Passes,
+    Perturber,
+    Progress,
+    Ramp,
+    Term,
+    Weight,
+    weight_at,
+)
 from rosewood.tensors.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
 
-Weight = Annotated[float, Field(ge=0)]
 MEASURES = {"symmetric": symmetric_kl, "forward": forward_kl, "js": midpoint_kl}
 FORMULAS = {
     "symmetric": "KL(p || p') + KL(p' || p)",
@@ -46,6 +58,9 @@ class Consistency(Objective):
     All passes draw their own dropout, as in every official code; at a small perturbation the divergence is then
     mostly that of dropout. `share_dropout` gives all passes of a batch the same dropout. `fixed_targets` sends no
     gradient through the first argument of either KL, as the official code of SMART (mt-dnn) does.
+
+    Each weight may rise while training goes on, `divergence_weight: {to: 10, over: 0.3}`: a strong adversary from the
+    first step on can keep a model from learning anything.
     """
 
     clean_weight: Weight = 0.5
@@ -58,7 +73,7 @@ class Consistency(Objective):
 
     @property
     def _looks_at_perturbed(self) -> bool:
-        return self.perturbed_weight > 0 or self.divergence_weight > 0
+        return bool(self.perturbed_weight or self.divergence_weight)
 
     def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
         assert perturb is not None, "a recipe without a perturbation is refused"
@@ -66,28 +81,28 @@ class Consistency(Objective):
             call = Replay(call, batch)
         clean = call(batch)
         if not self._looks_at_perturbed:
-            yield Pass([self._cross_entropy(clean, None)], [clean], again=partial(call, batch))
+            yield Pass([self._cross_entropy(clean, None, at)], [clean], again=partial(call, batch))
         elif isinstance(perturb, WeightAscender):
             yield from self._at_other_weights(call, batch, clean, perturb, at)
         else:
             other = perturb.view(call, batch, clean)
-            terms = [self._cross_entropy(clean, other), *self._divergences(clean, other, perturb, at)]
+            terms = [self._cross_entropy(clean, other, at), *self._divergences(clean, other, perturb, at)]
             views = [clean, other] if isinstance(perturb, SecondPass) else [clean]
             yield Pass(terms, views, perturbed=other, again=partial(perturb.again, call, batch))
 
     def _at_other_weights(
         self, call: Call, batch: Batch, clean: Output, perturb: WeightAscender, at: Progress
     ) -> Passes:
-        first = self._cross_entropy(clean, None) if self.clean_weight else Term("ascent", clean.loss, 0.0)
+        first = self._cross_entropy(clean, None, at) if self.clean_weight else Term("ascent", clean.loss, 0.0)
         answer = yield Pass([first], [clean], isolated=True, complete=False)
         with perturb.ascended(answer.weights):
             other = perturb.view(call, batch, clean)
-            terms = [self._cross_entropy(None, other)] if self.perturbed_weight else []
+            terms = [self._cross_entropy(None, other, at)] if self.perturbed_weight else []
             fixed = clean._replace(logits=clean.logits.detach())
             yield Pass(terms + self._divergences(fixed, other, perturb, at), complete=False)
 
-    def _cross_entropy(self, clean: Output | None, other: Output | None) -> Term:
-        parts = [(self.clean_weight, clean), (self.perturbed_weight, other)]
+    def _cross_entropy(self, clean: Output | None, other: Output | None, at: Progress) -> Term:
+        parts = [(weight_at(self.clean_weight, at), clean), (weight_at(self.perturbed_weight, at), other)]
         losses = [_times(weight, output.loss) for weight, output in parts if weight and output is not None]
         return Term("ce", losses[0] if len(losses) == 1 else losses[0] + losses[1], 1.0)
 
@@ -100,7 +115,7 @@ class Consistency(Objective):
         else:
             value = MEASURES[self.divergence](first, second)
         value = value * at.examples if self.reduction == "sum" else value
-        return [Term(_term_name(perturb.name), value, self.divergence_weight)]
+        return [Term(_term_name(perturb.name), value, weight_at(self.divergence_weight, at))]
 
     def divergence_term(self, stage: Stage) -> str | None:
         return _term_name(stage.perturbation.name) if stage.perturbation and self.divergence_weight else None
@@ -165,5 +180,5 @@ def _times(weight: float, loss: Tensor) -> Tensor:
     return loss if weight == 1 else loss * weight
 
 
-def _factor(weight: float) -> str:
+def _factor(weight: float | Ramp) -> str:
     return "" if weight == 1 else f"{weight:g} "

@@ -105,7 +105,7 @@ def _strengths(recipe: dict[str, Any]) -> list[str]:
     """The settings of a recipe that say how much its training is disturbed, with their values."""
     names = {"objective": ("divergence_weight", "perturbed_weight"), "perturbation": ("radius", "step_size", "steps")}
     return [
-        f"{part}.{name}={value:g}"
+        f"{part}.{name}={value['to'] if isinstance(value, dict) else value:g}"
         for part, settings in names.items()
         for name in settings
         if recipe.get("perturbation") and (value := (recipe.get(part) or {}).get(name))
