@@ -35,6 +35,7 @@ from rich.table import Table
 from rosewood import Lexicon, attack, load_task
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Attempt, Resources
+from rosewood.attacks.runner.slopes import Point
 from rosewood.data.loading import load_split
 from rosewood.models.modes import evaluating
 from rosewood.models.open import load_classifier
@@ -92,11 +93,12 @@ class Contest:
         with evaluating(self.model), torch.inference_mode():
             for attempt in self._attempts():
                 questions = attempt.questions()
-                rows = next(questions)
+                asked = next(questions)
                 while True:
+                    rows = [row for row in asked if not isinstance(row, Point)]
                     self.asked += rows
                     try:
-                        rows = questions.send(
+                        asked = questions.send(
                             [
                                 each
                                 for i in range(0, len(rows), size or len(rows))

@@ -13,12 +13,13 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.bae import Bae
 from rosewood.attacks.bert_attack import BertAttack
 from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import job
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Search, Target, move, probe
+from rosewood.attacks.runner.example import Answers, Asked, Search, Target, move, probe
 from rosewood.attacks.runner.store import load_outcome
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
@@ -37,6 +38,7 @@ ATTACKS: dict[str, Attack] = {
     "bae": Bae("R+I", candidates=5, min_similarity=None),
     "bert_attack": BertAttack(candidates=6, combinations=6),
     "genetic": Genetic(population=6, generations=3, min_log_ratio=None),
+    "gradient": Gradient(),
     "imperceptible": Imperceptible(max_edits=3),
     "pwws": Pwws(),
     "textbugger": TextBugger(),
@@ -197,7 +199,9 @@ class _Listening:
         return getattr(self._tokenizer, name)
 
 
-@pytest.mark.parametrize("method", [ATTACKS[name] for name in ("pwws", "genetic", "textfooler")], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "method", [ATTACKS[name] for name in ("pwws", "genetic", "gradient", "textfooler")], ids=lambda a: a.name
+)
 def test_words_outside_the_surface_are_never_edited(
     method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
 ) -> None:
@@ -240,8 +244,13 @@ def test_no_more_is_pending_than_the_batches_ahead_and_one_question_each(
     model: BertForSequenceClassification, single: Dataset, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = []
-    score = job._score
-    monkeypatch.setattr(job, "_score", lambda rows, *rest: rounds.append(len(rows)) or score(rows, *rest))
+    answers = job.Answering.answers
+
+    def counted(model: job.Answering, asked: Asked, deadline: float | None) -> Answers | None:
+        rounds.append(len(asked))
+        return answers(model, asked, deadline)
+
+    monkeypatch.setattr(job.Answering, "answers", counted)
     run(model, single, ATTACKS["pwws"], batch_size=2)
     assert max(rounds) < 16 * 2 + 16 * 50  # fewer than 16 examples begin at once, fewer than 50 texts a question
     assert len(rounds) > 5

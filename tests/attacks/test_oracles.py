@@ -13,6 +13,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.bae import Bae
 from rosewood.attacks.bert_attack import BertAttack
 from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.example import generator
@@ -34,6 +35,7 @@ from slow_attacks import (
     slow_pwws,
     slow_textbugger,
 )
+from slow_gradient import slope_of, slow_gradient
 from tiny_attack import ENTRIES, predicted
 
 Run = Callable[..., AttackResult]
@@ -65,6 +67,23 @@ def test_pwws(
     compare(
         run(model, single, Pwws(exact_case=True, split_at_spaces=True, scores=scores)),
         lambda example: slow_pwws(logits, example.texts["text"].split(), example.label, ENTRIES, scores),
+    )
+
+
+def test_gradient(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, Gradient(max_rounds=2)),
+        lambda example: slow_gradient(
+            logits,
+            slope_of(model, tokenizer, example.label),
+            example.texts["text"].split(),
+            example.label,
+            ENTRIES,
+            rounds=2,
+        ),
     )
 
 

@@ -146,6 +146,42 @@ def with_column(
         return dataset.map(align, batched=True, desc=column)
 
 
+class Speller:
+    """Finds the tokens that a word would have in the place of another."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        @lru_cache(maxsize=1_000_000)
+        def encode(text: str) -> tuple[int, ...]:
+            return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+        self._encode = encode
+
+    def spell(
+        self, before: str, word: str, own: tuple[int, ...], substitutes: Sequence[str]
+    ) -> Iterator[tuple[int, ...] | None]:
+        """The tokens of each substitute where `word`, behind the text `before`, has its own; None if unclear."""
+        prefix = self._prefix(before, word, own) if substitutes else None
+        if prefix is None:
+            yield from (None for _ in substitutes)
+            return
+        head = len(self._encode(prefix + word)) - len(own)
+        lead = self._encode(prefix + word)[:head]
+        for substitute in substitutes:
+            tokens = self._encode(prefix + substitute)
+            yield tokens[head:] if tokens[:head] == lead else None
+
+    def alone(self, word: str) -> tuple[int, ...]:
+        """The tokens of a word by itself."""
+        return self._encode(word)
+
+    def _prefix(self, before: str, word: str, own: tuple[int, ...]) -> str | None:
+        """What has to stand before a word for it to get the tokens that it has in the text."""
+        for prefix in ("", " ", before[-1:]):
+            if self._encode(prefix + word)[-len(own) :] == own:
+                return prefix
+        return None
+
+
 class Aligner:
     """Finds the tokens of a text's words and of what may replace them."""
 
@@ -160,12 +196,7 @@ class Aligner:
     ) -> None:
         self._surface, self._slots, self._pieces, self._pattern = surface, slots, pieces, pattern
         self._refused = None if unknown else tokenizer.unk_token_id
-
-        @lru_cache(maxsize=1_000_000)
-        def encode(text: str) -> tuple[int, ...]:
-            return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-        self._encode = encode
+        self._speller = Speller(tokenizer)
 
     def choices(
         self, text: str, ids: Sequence[int], offsets: Offsets
@@ -193,42 +224,44 @@ class Aligner:
     def _places(self, text: str, words: Words, offsets: Offsets) -> Iterator[tuple[int, int, list[int]]]:
         """Number, first character and tokens of every word that has its tokens to itself, all of them."""
         spans = words.spans()
-        ends = [end for _, end in spans]
-        covered: dict[int, list[tuple[int, int, int]]] = {}
-        for place, span in enumerate(offsets):
-            start, end = (0, 0) if span is None else _without_spaces(text, *span)
-            number = bisect_right(ends, start)
-            while start < end and number < len(spans) and spans[number][0] < end:
-                covered.setdefault(number, []).append((place, start, end))
-                number += 1
-        for number, tokens in covered.items():
+        for number, tokens in covering(text, spans, offsets).items():
             start, end = spans[number]
-            if tokens[0][1] == start and tokens[-1][2] == end:  # neither cut off nor part of a token beyond the word
-                yield number, start, [place for place, _, _ in tokens]
+            if tokens[0].start == start and tokens[-1].end == end:  # neither cut off nor part of a token beyond
+                yield number, start, [token.place for token in tokens]
 
     def _choices(self, before: str, word: str, substitutes: Sequence[str], own: Sequence[int]) -> list[tuple[int, ...]]:
         """The tokens of the substitutes, as they would be in the place of the word, without repetitions."""
-        prefix = self._prefix(before, word, tuple(own)) if substitutes else None
-        if prefix is None or (self._pieces == "single" and len(own) > 1):
+        if self._pieces == "single" and len(own) > 1:
             return []
-        head = len(self._encode(prefix + word)) - len(own)
-        lead = self._encode(prefix + word)[:head]
         found: dict[tuple[int, ...], None] = {}
-        for substitute in substitutes:
-            tokens = self._encode(prefix + substitute)
-            if tokens[:head] != lead or self._refused in tokens[head:] or not tokens[head:]:
-                continue
-            if self._pieces == "any" or len(tokens) - head == len(own):
-                found[tokens[head:]] = None
+        for tokens in self._speller.spell(before, word, tuple(own), substitutes):
+            if tokens and self._refused not in tokens and (self._pieces == "any" or len(tokens) == len(own)):
+                found[tokens] = None
         found.pop(tuple(own), None)
         return list(found)[: self._slots - 1]
 
-    def _prefix(self, before: str, word: str, own: tuple[int, ...]) -> str | None:
-        """What has to stand before a word for it to get the tokens that it has in the text."""
-        for prefix in ("", " ", before[-1:]):
-            if self._encode(prefix + word)[-len(own) :] == own:
-                return prefix
-        return None
+
+class Token(NamedTuple):
+    """A token of a text: its place, and its characters without the spaces around them."""
+
+    place: int
+    start: int
+    end: int
+
+
+def covering(
+    text: str, spans: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int] | None]
+) -> dict[int, list[Token]]:
+    """The tokens that each word has a part in; words without any are left out. `spans` are the words' characters."""
+    ends = [end for _, end in spans]
+    covered: dict[int, list[Token]] = {}
+    for place, span in enumerate(offsets):
+        start, end = (0, 0) if span is None else _without_spaces(text, *span)
+        number = bisect_right(ends, start)
+        while start < end and number < len(spans) and spans[number][0] < end:
+            covered.setdefault(number, []).append(Token(place, start, end))
+            number += 1
+    return covered
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:

@@ -36,10 +36,10 @@ class Words:
         gaps = tuple(text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))
         return cls(tuple(text[start:stop] for start, stop in spans), gaps)
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The first character of each word, and the one after its last."""
-        lengths = [len(part) for pair in zip(self.gaps, self.words, strict=False) for part in pair]
-        edges = list(accumulate(lengths))
+    def spans(self, words: Sequence[str] | None = None) -> list[tuple[int, int]]:
+        """The first character of each word, and the one after its last; of these words instead, if some are given."""
+        pieces = self._pieces(self.words if words is None else words)
+        edges = list(accumulate(map(len, pieces)))[:-1]
         return list(zip(edges[::2], edges[1::2], strict=True))
 
     def join(self, words: Sequence[str]) -> str:

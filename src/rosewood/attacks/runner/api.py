@@ -136,7 +136,7 @@ def prepare(
     scorer = Scorer(model, tokenizer, max_length, batch_size)
     fields, columns = _checked(data, scorer)
     field = fields[-1] if field is None else field
-    problems = attack.lacks(resources)
+    problems = [*attack.lacks(resources), *attack.problems_with(model)]
     if field not in fields:
         problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
     if max_queries is not None and max_queries < 1:

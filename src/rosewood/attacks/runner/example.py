@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.scores import Floats, Scale, Scores, highest_first
+from rosewood.attacks.runner.slopes import BACKWARD, Edit, Point, Sloped
 from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
 from rosewood.words.constraints import Encoder, LanguageModel, Tagger
@@ -36,10 +37,14 @@ Candidate = tuple[str, ...]
 
 
 class Question(NamedTuple):
-    """Candidates to score. Moves are results the attack stands by: the first that the model gets wrong ends it."""
+    """Candidates to score. Moves are results the attack stands by: the first that the model gets wrong ends it.
+
+    With `edits`, some of each candidate, the scores have slopes, too.
+    """
 
     candidates: Sequence[Candidate]
     moves: bool = False
+    edits: Sequence[Sequence[Edit]] | None = None
 
 
 def probe(candidates: Sequence[Candidate]) -> Question:
@@ -50,6 +55,11 @@ def probe(candidates: Sequence[Candidate]) -> Question:
 def move(candidates: Sequence[Candidate]) -> Question:
     """Ask whether one of these, best first, is a success."""
     return Question(candidates, moves=True)
+
+
+def slopes(candidates: Sequence[Candidate], edits: Sequence[Sequence[Edit]]) -> Question:
+    """Ask what each of some edits of each candidate would do to its value, to first order; costs three queries each."""
+    return Question(candidates, edits=edits)
 
 
 @dataclass(frozen=True)
@@ -91,8 +101,14 @@ def by_importance(target: Target) -> Generator[Question, Scores, NDArray[np.int6
 REMEMBERED_WORDS = 2_000_000
 
 
+Asked = Sequence[Row | Point]
+"""Texts that the model must score, and points where slopes are asked for."""
+Answers = Sequence[tuple[float, ...] | Sloped]
+"""Of each text its logits in the order of the labels; of each point what was found there."""
+
+
 class Attempt:
-    """An attack on one example. `questions` yields texts that the model must score and gets their logits."""
+    """An attack on one example. `questions` yields what is asked of the model and gets the answers."""
 
     def __init__(
         self,
@@ -121,7 +137,7 @@ class Attempt:
         self._clean = Scores(np.zeros((0, 2)), label)
         self._broken_by: tuple[Candidate, Scores] | None = None
 
-    def questions(self) -> Generator[list[Row], Sequence[tuple[float, ...]], AttackStatus]:
+    def questions(self) -> Generator[Asked, Answers, AttackStatus]:
         """The protocol of every attack; the subclass of `Attack` writes only the search."""
         self._clean = yield from self._ask(Question([self._words.words]))
         if self._clean.wrong[0]:
@@ -174,20 +190,39 @@ class Attempt:
         return [candidate for candidate in dict.fromkeys(question.candidates) if candidate not in memory]
 
     def _too_many(self, question: Question) -> bool:
-        if self._max_queries is None:
-            return False
-        return self.queries + len(self._missing(question)) > self._max_queries
+        return self._max_queries is not None and self.queries + self._cost(question) > self._max_queries
 
-    def _ask(self, question: Question) -> Generator[list[Row], Sequence[tuple[float, ...]], Scores]:
+    def _cost(self, question: Question) -> int:
+        if question.edits is None:
+            return len(self._missing(question))
+        return (1 + BACKWARD) * len(question.candidates)
+
+    def _ask(self, question: Question) -> Generator[Asked, Answers, Scores]:
+        if question.edits is not None:
+            return (yield from self._ask_slopes(question.candidates, question.edits))
         missing = self._missing(question)
-        answers = dict(zip(missing, (yield [self._row(each) for each in missing]), strict=True)) if missing else {}
+        answers = (yield [self._row(each) for each in missing]) if missing else ()
         self.queries += len(missing)
         memory = self._memory
-        memory |= answers
+        memory |= {
+            each: answer for each, answer in zip(missing, answers, strict=True) if not isinstance(answer, Sloped)
+        }
         found: Floats = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
         while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
             del memory[next(iter(memory))]
         return self._scale.scores(found)
+
+    def _ask_slopes(
+        self, candidates: Sequence[Candidate], edits: Sequence[Sequence[Edit]]
+    ) -> Generator[Asked, Answers, Scores]:
+        field = list(self._texts).index(self._field)
+        found = yield [
+            Point(self._row(words), field, words, self._words.spans(words), self._label, own)
+            for words, own in zip(candidates, edits, strict=True)
+        ]
+        self.queries += (1 + BACKWARD) * len(candidates)
+        sloped = [each for each in found if isinstance(each, Sloped)]
+        return self._scale.scores(np.array([each.logits for each in sloped]), [each.slopes for each in sloped])
 
     def _row(self, candidate: Candidate) -> Row:
         texts = self._texts | {self._field: self._words.join(candidate)}

@@ -14,12 +14,12 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Attempt, Resources, key
-from rosewood.attacks.runner.scores import Floats
+from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
+from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.models import identity
 from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
-from rosewood.models.scoring import Row, Scorer
+from rosewood.models.scoring import Scorer
 from rosewood.results import AttackedExample, AttackStatus, TestFile
 from rosewood.words.text import Words
 
@@ -30,8 +30,8 @@ BATCHES_AHEAD = 16
 @dataclass
 class _Active:
     attempt: Attempt
-    questions: Generator[list[Row], Sequence[tuple[float, ...]], AttackStatus]
-    pending: list[Row]
+    questions: Generator[Asked, Answers, AttackStatus]
+    pending: Asked
 
 
 def run(
@@ -46,6 +46,7 @@ def run(
     if deadline is not None and time.monotonic() > deadline:
         return
     waiting = iter(attempts)
+    model = Answering(scorer, columns)
     active: list[_Active] = []
     while True:
         room = BATCHES_AHEAD * scorer.batch_size - sum(len(each.pending) for each in active)
@@ -55,11 +56,11 @@ def run(
             room -= scorer.batch_size  # it asks for one text now, and for many next
         if not active:
             return
-        logits = _score([row for each in active for row in each.pending], scorer, columns, deadline)
-        if logits is None:
+        found = model.answers([one for each in active for one in each.pending], deadline)
+        if found is None:
             yield from (each.attempt.record("out_of_time") for each in active if each.attempt.queries)
             return
-        answers = iter(map(tuple, logits.tolist()))
+        answers = iter(found)
         for each in active:
             try:
                 each.pending = each.questions.send([next(answers) for _ in each.pending])
@@ -69,13 +70,36 @@ def run(
         active = [each for each in active if each.pending]
 
 
-def _score(rows: list[Row], scorer: Scorer, columns: Sequence[int], deadline: float | None) -> Floats | None:
-    logits = np.empty((len(rows), scorer.classes))
-    for batch in scorer.batches(rows):
-        logits[batch.rows] = batch.logits
-        if deadline is not None and time.monotonic() > deadline:
-            return None
-    return logits[:, columns]
+class Answering:
+    """A model that answers what attempts ask; `columns` are its outputs in the order of the labels."""
+
+    def __init__(self, scorer: Scorer, columns: Sequence[int]) -> None:
+        self.scorer, self.columns = scorer, list(columns)
+
+    def answers(self, asked: Asked, deadline: float | None = None) -> Answers | None:
+        """Answers in the order of what was asked; None if time ran out."""
+        found: list[tuple[float, ...] | Sloped] = [()] * len(asked)
+        for numbers, part in self._parts(asked):
+            for number, answer in zip(numbers, part, strict=True):
+                found[number] = answer
+            if deadline is not None and time.monotonic() > deadline:
+                return None
+        return found
+
+    def _parts(self, asked: Asked) -> Iterator[tuple[list[int], Iterable[tuple[float, ...] | Sloped]]]:
+        """Batch by batch, which of the questions it answers, and how."""
+        rows = {i: one for i, one in enumerate(asked) if not isinstance(one, Point)}
+        points = {i: one for i, one in enumerate(asked) if isinstance(one, Point)}
+        of_rows, of_points = list(rows), list(points)
+        for batch in self.scorer.batches(list(rows.values())):
+            yield [of_rows[each] for each in batch.rows], map(tuple, batch.logits[:, self.columns].tolist())
+        if points:
+            for numbers, sloped in self._slopes.batches(list(points.values())):
+                yield [of_points[each] for each in numbers], sloped
+
+    @cached_property
+    def _slopes(self) -> Slopes:
+        return Slopes(self.scorer, self.columns)
 
 
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities

@@ -15,6 +15,7 @@ is left is a difference that happens to lie at the edge: about as rare as the no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -36,11 +37,19 @@ class Scores:
     """What the model says of some candidates; `label` is the right class of the example."""
 
     def __init__(
-        self, logits: Floats, label: int, measure: Measure = "margin", unit: float = 1.0, near: float = NEAR
+        self,
+        logits: Floats,
+        label: int,
+        measure: Measure = "margin",
+        unit: float = 1.0,
+        near: float = NEAR,
+        slopes: Sequence[Floats] = (),
     ) -> None:
         self.logits = logits  # (candidates, classes)
         self.measure = measure
         self.near = near
+        self.slopes = [np.asarray(each / unit) for each in slopes]
+        """What each edit would add to the value of its candidate, to first order, where a question asked for it."""
         self._label = label
         self._unit = unit
 
@@ -84,12 +93,12 @@ class Scale:
         self._unit: float | None = None
         self._largest = 0.0
 
-    def scores(self, logits: Floats) -> Scores:
-        """Logits `(candidates, classes)` on the scale of the example."""
+    def scores(self, logits: Floats, slopes: Sequence[Floats] = ()) -> Scores:
+        """Logits `(candidates, classes)`, and slopes of the margin in logits, on the scale of the example."""
         self._largest = max(self._largest, float(np.abs(logits).max(initial=0.0)))
         if self._unit is None:
             self._unit = self._unit_of(logits)
-        return Scores(logits, self._label, self._measure, self._unit, NEAR * self._largest / self._unit)
+        return Scores(logits, self._label, self._measure, self._unit, NEAR * self._largest / self._unit, slopes)
 
     def _unit_of(self, clean: Floats) -> float:
         if self._measure != "margin":

@@ -1,0 +1,156 @@
+"""Slopes: what each edit of a text would do to the margin, to first order, from one backward pass for all edits.
+
+The slope of replacing a word is the sum over its tokens of (vector of the new token - vector of the old one) times the
+gradient of the margin with respect to the old one's vector. A substitute with more or fewer tokens than the word is
+stretched evenly over the word's tokens (`words/alignment.py`): a place may hold a mixture, whose vector is the mean.
+
+The gradient is that of the margin, not of a loss: it does not vanish where a model is sure. In an encoder-decoder model
+it goes through the encoder only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import BatchEncoding
+
+from rosewood.errors import RunError
+from rosewood.models.scoring import Row, Scorer
+from rosewood.models.sites import Site, word_embedding
+from rosewood.words.alignment import Speller, covering, stretched
+
+BACKWARD = 2
+"""Forward passes that a backward pass is worth."""
+
+
+class Edit(NamedTuple):
+    """Another word in the place of a word."""
+
+    at: int
+    word: str
+
+
+class Point(NamedTuple):
+    """A text of an example, and the edits whose slopes are asked for."""
+
+    row: Row
+    field: int  # which of the texts has the words
+    words: Sequence[str]
+    spans: Sequence[tuple[int, int]]  # of the words
+    label: int
+    edits: Sequence[Edit]
+
+
+class Sloped(NamedTuple):
+    """What there is to know at a point: logits `(classes,)` in the order of the labels, and slopes `(edits,)`."""
+
+    logits: tuple[float, ...]
+    slopes: NDArray[np.float64]
+
+
+class Slopes:
+    """A model and its tokenizer as a function from points to slopes of the margin."""
+
+    def __init__(self, scorer: Scorer, columns: Sequence[int]) -> None:
+        if not scorer.tokenizer.is_fast:
+            raise RunError(
+                f"a gradient attack needs to know the tokens of each word, and "
+                f"{type(scorer.tokenizer).__name__} cannot say: use a fast tokenizer (use_fast=True), or another attack"
+            )
+        self._scorer, self._columns = scorer, list(columns)
+        self._site = Site("words", scorer.model)
+        self._vectors = word_embedding(scorer.model)
+        self._speller = Speller(scorer.tokenizer)
+
+    def batches(self, points: Sequence[Point]) -> Iterator[tuple[list[int], list[Sloped]]]:
+        """Batch by batch: which of the points, and what was found there."""
+        order = sorted(range(len(points)), key=lambda number: -sum(map(len, points[number].row)))
+        size = self._scorer.batch_size
+        for start in range(0, len(order), size):
+            numbers = order[start : start + size]
+            yield numbers, self._at([points[number] for number in numbers])
+
+    def _at(self, points: list[Point]) -> list[Sloped]:
+        columns = [list(column) for column in zip(*(point.row for point in points), strict=True)]
+        scorer = self._scorer
+        encoded = scorer.tokenizer(
+            *columns,
+            truncation=True,
+            max_length=scorer.max_length,
+            padding=True,
+            return_offsets_mapping=True,
+            return_tensors="pt",
+        )
+        offsets = encoded.pop("offset_mapping").tolist()
+        batch = encoded.to(scorer.model.device)
+        logits, vectors, gradients = self._backward(batch, [point.label for point in points])
+        if not (torch.isfinite(logits).all() and torch.isfinite(gradients).all()):
+            raise RunError("the model's scores or gradients are not finite numbers; its training has likely diverged.")
+        found = []
+        for row, point in enumerate(points):
+            own = [
+                span if side == point.field else None
+                for span, side in zip(offsets[row], encoded.sequence_ids(row), strict=True)
+            ]
+            slopes = self._slopes(point, batch["input_ids"][row].tolist(), own, vectors[row], gradients[row])
+            found.append(Sloped(tuple(logits[row].tolist()), slopes))
+        return found
+
+    def _backward(self, batch: BatchEncoding, labels: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits `(points, classes)`; the tokens' vectors and the margin's gradient there, `(points, tokens, size)`."""
+        reached: list[Tensor] = []
+
+        def leaf(vectors: Tensor) -> Tensor:
+            reached.append(vectors.detach().requires_grad_())
+            return reached[0]
+
+        with torch.enable_grad(), self._site.changed(leaf):
+            logits: Tensor = self._scorer.model(**batch).logits[:, self._columns]
+        right = torch.tensor(labels, device=logits.device)[:, None]
+        highest = logits.scatter(1, right, -torch.inf).amax(dim=1)
+        margins = logits.gather(1, right)[:, 0] - highest
+        (gradients,) = torch.autograd.grad(margins.sum(), reached)
+        return logits.detach().float(), reached[0].detach(), gradients
+
+    @torch.no_grad()
+    def _slopes(
+        self, point: Point, ids: list[int], offsets: list[Any], vectors: Tensor, gradients: Tensor
+    ) -> NDArray[np.float64]:
+        covered = covering(point.row[point.field], point.spans, offsets)
+        new: list[tuple[int, int, int, float]] = []  # edit, place, token, share
+        base = (vectors * gradients).sum(dim=1).double().cpu().numpy()
+        slopes = np.zeros(len(point.edits))
+        for at, numbers in _by_word(point.edits).items():
+            places = [token.place for token in covered.get(at, ())]
+            if not places:  # the model does not see the word
+                continue
+            slopes[numbers] -= base[places].sum()
+            own = tuple(ids[place] for place in places)
+            for number, tokens in zip(numbers, self._tokens(point, at, own, numbers), strict=True):
+                new += [(number, places[j], token, share) for j, token, share in stretched(tokens, len(places))]
+        if new:
+            owners, spots, ids_of, shares = (list(column) for column in zip(*new, strict=True))
+            vectors_of = self._vectors(torch.tensor(ids_of, device=gradients.device))
+            values = (vectors_of * gradients[spots]).sum(dim=1).double().cpu().numpy()
+            np.add.at(slopes, owners, np.array(shares) * values)
+        return slopes
+
+    def _tokens(self, point: Point, at: int, own: tuple[int, ...], numbers: list[int]) -> Iterator[tuple[int, ...]]:
+        """The tokens of the words that these edits put in one place."""
+        before = point.row[point.field][: point.spans[at][0]]
+        words = [point.edits[number].word for number in numbers]
+        for word, tokens in zip(words, self._speller.spell(before, point.words[at], own, words), strict=True):
+            yield self._speller.alone(word) if tokens is None else tokens
+
+
+def _by_word(edits: Sequence[Edit]) -> dict[int, list[int]]:
+    """The numbers of the edits of each word."""
+    found: dict[int, list[int]] = {}
+    for number, edit in enumerate(edits):
+        found.setdefault(edit.at, []).append(number)
+    return found
