@@ -192,7 +192,8 @@ class _Listening:
         self._tokenizer, self._seen = tokenizer, seen
 
     def __call__(self, *texts: list[str], **settings: Any) -> Any:
-        self._seen.append(texts)
+        if isinstance(texts[0], list):  # texts for the model, not a word whose tokens somebody wants to know
+            self._seen.append(texts)
         return self._tokenizer(*texts, **settings)
 
     def __getattr__(self, name: str) -> Any:
