@@ -182,7 +182,7 @@ def test_only_the_named_field_reaches_the_model_changed(
     one, two = ({text for row in seen for text in row[i]} for i in (0, 1))
     fixed = {"premise": two, "hypothesis": one}[field]
     other = {"premise": "hypothesis", "hypothesis": "premise"}[field]
-    assert fixed == set(pairs[other][:8]) and len(one | two) > 40
+    assert fixed == set(pairs[other][:8]) and len(one | two) > 30
 
 
 class _Listening:
