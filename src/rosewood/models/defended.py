@@ -31,12 +31,13 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rosewood.errors import RunError
-from rosewood.models.scoring import Row, Scorer, text_length
+from rosewood.models.scoring import Row, Scorer, output_names, text_length
 from rosewood.protocol import Component
 from rosewood.recipe import build_component
 from rosewood.results.defence import SavedDefence
 
 FILE = "defence.json"
+SUSPICIOUS = "suspicious"
 INNER = "model"
 """The folder of the wrapped classifier, within that of the whole."""
 Floats = NDArray[np.float64]
@@ -75,6 +76,10 @@ class Defence(Component):
         """The defence at work, with what it has learnt."""
         raise NotImplementedError
 
+    def refuses(self) -> bool:
+        """Whether it may answer "suspicious", which is then the last output, in place of a label."""
+        return False
+
     def forwards(self) -> float:
         """Passes of the classifier for one text."""
         return 1.0
@@ -85,8 +90,11 @@ class DefendedConfig(PretrainedConfig):
 
     model_type = "rosewood-defended"
 
-    def __init__(self, defence: str = "", settings: Mapping[str, Any] | None = None, **rest: Any) -> None:
+    def __init__(
+        self, defence: str = "", settings: Mapping[str, Any] | None = None, refusal: int | None = None, **rest: Any
+    ) -> None:
         super().__init__(**rest)
+        self.refusal = refusal  # the last output, if it stands for "suspicious" and for no label
         self.defence = defence
         self.settings = dict(settings or {})
 
@@ -180,11 +188,13 @@ class Defended(PreTrainedModel):
     def __init__(
         self, inner: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, defence: Defence, learnt: Learnt
     ) -> None:
+        names = [*output_names(inner.config), *([SUSPICIOUS] if defence.refuses() else [])]
         config = DefendedConfig(
             defence.name,
             defence.settings(),
-            id2label=inner.config.id2label,
-            label2id=inner.config.label2id,
+            len(names) - 1 if defence.refuses() else None,
+            id2label=dict(enumerate(names)),
+            label2id={name: number for number, name in enumerate(names)},
             problem_type=getattr(inner.config, "problem_type", None),
             max_position_embeddings=getattr(inner.config, "max_position_embeddings", None),
         )

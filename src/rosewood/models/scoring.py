@@ -138,12 +138,15 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
     Outputs with no names of their own (LABEL_0, LABEL_1, …) are taken in the order of the task.
     Upper and lower case do not matter.
     """
-    if config.num_labels != len(labels):
+    names = output_names(config)
+    refusal = getattr(config, "refusal", None)
+    if refusal is not None and len(names) == len(labels) + 1:  # a guard's "suspicious" is no label of a task
+        del names[refusal]
+    if len(names) != len(labels):
         raise RunError(
             f"the model has {config.num_labels} outputs, the task {len(labels)} labels "
             f"({', '.join(labels)}). Evaluate a model that was fine-tuned on this task."
         )
-    names = output_names(config)
     if unnamed(config):
         return list(range(len(labels)))
     columns = matching_columns(names, labels)

@@ -185,6 +185,9 @@ def _checked(data: Dataset, scorer: Scorer) -> tuple[list[str], list[int]]:
     columns = list(range(scorer.classes))
     if isinstance(feature, ClassLabel):
         columns = label_columns(scorer.model.config, feature.names)
+        refusal = getattr(scorer.model.config, "refusal", None)
+        if refusal is not None and refusal not in columns:
+            columns.append(refusal)  # the attack knows the guard
     labels = data["label"][:]
     bad = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(columns)]
     if bad:

@@ -121,6 +121,7 @@ class Attempt:
         resources: Resources,
         seed: int,
         max_queries: int | None,
+        refusal: int | None = None,
     ) -> None:
         self.row = row
         self.queries = 0
@@ -133,14 +134,14 @@ class Attempt:
         self._seed = seed
         self._max_queries = max_queries
         self._memory: dict[Candidate, tuple[float, ...]] = {}
-        self._scale = Scale(attack.measure(), label)
+        self._scale = Scale(attack.measure(), label, refusal)
         self._clean = Scores(np.zeros((0, 2)), label)
         self._broken_by: tuple[Candidate, Scores] | None = None
 
     def questions(self) -> Generator[Asked, Answers, AttackStatus]:
         """The protocol of every attack; the subclass of `Attack` writes only the search."""
         self._clean = yield from self._ask(Question([self._words.words]))
-        if self._clean.wrong[0]:
+        if not self._clean.right[0]:
             return "wrong"
         target = Target(self._words, self._label, self._clean, self._resources, generator(self._seed, self._texts))
         search = self._attack.search(target)

@@ -138,6 +138,12 @@ class Campaign:
     split: str | None = None
     test_file: TestFile | None = None
 
+    @property
+    def refusal(self) -> int | None:
+        """Which of the columns is a guard's "suspicious": a text that gets it has not fooled the model."""
+        output = getattr(self.model.config, "refusal", None)
+        return None if output is None else self.columns.index(output)
+
     @cached_property
     def blocks(self) -> list[list[int]]:
         """The rows of each block, in an order that is random but for the seed."""
@@ -191,7 +197,7 @@ class Campaign:
             words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
             yield Attempt(
                 self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.seed,
-                self.max_queries,
+                self.max_queries, self.refusal,
             )  # fmt: skip
 
     def _compared(self, example: AttackedExample) -> AttackedExample:

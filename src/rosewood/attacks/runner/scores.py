@@ -34,7 +34,7 @@ NEAR = 1e-5
 
 
 class Scores:
-    """What the model says of some candidates; `label` is the right class of the example."""
+    """What the model says of some candidates; `label` is the right class, `refusal` the output of a guard, if any."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Scores:
         unit: float = 1.0,
         near: float = NEAR,
         slopes: Sequence[Floats] = (),
+        refusal: int | None = None,
     ) -> None:
         self.logits = logits  # (candidates, classes)
         self.measure = measure
@@ -52,6 +53,7 @@ class Scores:
         """What each edit would add to the value of its candidate, to first order, where a question asked for it."""
         self._label = label
         self._unit = unit
+        self._safe = [label] if refusal is None else [label, refusal]
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -59,9 +61,9 @@ class Scores:
     @cached_property
     def values(self) -> Floats:
         """What an attack lowers, `(candidates,)`; without bounds, so that nothing is hidden."""
-        others = np.delete(self.logits, self._label, axis=1)
+        others = np.delete(self.logits, self._safe, axis=1)
         highest = logsumexp(others, axis=1) if self.measure == "probability" else others.max(axis=1)
-        return np.asarray((self.logits[:, self._label] - highest) / self._unit)
+        return np.asarray((self.logits[:, self._safe].max(axis=1) - highest) / self._unit)
 
     @property
     def chances(self) -> Floats:
@@ -80,14 +82,20 @@ class Scores:
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Whether the model is wrong, `(candidates,)`."""
-        return self.predictions != self._label
+        """Whether the model is wrong, `(candidates,)`; a guard that calls the text suspicious is not."""
+        return ~np.isin(self.predictions, self._safe)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the answer is the right label, `(candidates,)`."""
+        return self.predictions == self._label
 
 
 class Scale:
     """Makes scores of the logits of one example; the original text, which is scored first, sets the unit."""
 
-    def __init__(self, measure: Measure, label: int) -> None:
+    def __init__(self, measure: Measure, label: int, refusal: int | None = None) -> None:
+        self._refusal = refusal
         self._measure = measure
         self._label = label
         self._unit: float | None = None
@@ -98,7 +106,8 @@ class Scale:
         self._largest = max(self._largest, float(np.abs(logits).max(initial=0.0)))
         if self._unit is None:
             self._unit = self._unit_of(logits)
-        return Scores(logits, self._label, self._measure, self._unit, NEAR * self._largest / self._unit, slopes)
+        near = NEAR * self._largest / self._unit
+        return Scores(logits, self._label, self._measure, self._unit, near, slopes, self._refusal)
 
     def _unit_of(self, clean: Floats) -> float:
         if self._measure != "margin":
