@@ -17,7 +17,8 @@ from rosewood.evaluation.predict import checkpoint_fingerprint
 from rosewood.models.defended import forwards_of
 from rosewood.models.identity import of_model
 from rosewood.models.open import load_classifier
-from tiny_attack import sentences
+from rosewood.words.lexicon import Lexicon
+from tiny_attack import ENTRIES, sentences
 from tiny_defences import KINDS, logits, wrapped
 
 Model, Tokenizer = BertForSequenceClassification, PreTrainedTokenizerFast
@@ -98,6 +99,8 @@ def test_it_is_evaluated_and_attacked_like_any_model(kind: str, model: Model, to
     result = attack(defended, defended.tokenizer, data, "typos", max_queries=20, progress=False)
     assert result.forwards == defended.defence.forwards()
     assert result.summary.examples == 8
+    with pytest.raises(RunError, match="needs gradients"):
+        attack(defended, defended.tokenizer, data, "gradient", lexicon=Lexicon.of(ENTRIES), progress=False)
 
 
 def test_what_cannot_be_wrapped_is_refused(model: Model, tokenizer: Tokenizer) -> None:

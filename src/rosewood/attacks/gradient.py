@@ -29,6 +29,7 @@ from rosewood.attacks.runner.scores import NEAR, Floats, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit
 from rosewood.attacks.runner.substitution import Substitution
 from rosewood.attacks.typos import LETTERS_CHANGED
+from rosewood.models.defended import Defended
 from rosewood.models.sites import site_problems
 from rosewood.words.constraints import Surface
 from rosewood.words.text import replaced
@@ -58,6 +59,11 @@ class Gradient(Substitution):
         return super().needs() if self.edits == "words" else {}
 
     def problems_with(self, model: nn.Module) -> list[str]:
+        if isinstance(model, Defended):
+            return [
+                "the attack gradient needs gradients, and a model with a defence around it has none: choose an attack "
+                "that asks for scores only, such as pwws or typos, or attack the classifier inside"
+            ]
         return site_problems(model, "words", "the attack gradient")
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int:
