@@ -27,12 +27,12 @@ from tiny_text import save_tiny_checkpoint
 PROGRAM = [sys.executable, "-c", "from rosewood.cli import main; main()"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [60, 80, 150, 200])
 def test_lists_cut_nothing(rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     expected = {
         "recipes": ["objective", "perturbation", "selection", "anchors", "memory", *recipe_names()],
         "attacks": ["what", "needs", "settings", "textfooler"],
-        "models": ["million parameters", "from", *models()],
+        "models": ["million parameters", "from", *models(), *(w for m in models().values() for w in m.install.split())],
         "tasks": ["labels", "sets", *task_names(), *load_task("sst2").labels],
         "suites": ["labels", "sets", *suite_names(), *load_suite("sentiment").sets],
     }

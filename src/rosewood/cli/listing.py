@@ -42,7 +42,7 @@ class WideTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         several_lines = any("\n" in cell for row in self.rows for cell in row)
-        table = Table(title=self.title, caption=self.caption or None, show_lines=several_lines)
+        table = Table(title=self.title, caption=escape(self.caption) or None, show_lines=several_lines)
         for name in self.header:
             table.add_column(name, no_wrap=name not in self.prose)
         for row in self.rows:
@@ -195,8 +195,10 @@ def models() -> None:
 def _models() -> WideTable:
     from rosewood.models.open import models as known
 
-    table = WideTable("Models", ("name", "title", "million parameters", "from", "note"), ("from", "note"))
+    header = ("name", "title", "million parameters", "from", "note")
+    installs = [f"{name}: {model.install}" for name, model in known().items() if model.install]
+    table = WideTable("Models", header, ("note",), caption="\n".join(installs))
     for name, model in known().items():
-        place = "Hub" if model.needs_hub else model.install
+        place = "Hub" if model.needs_hub else "package"
         table.rows.append((name, model.title, f"{model.millions:g}", place, model.note))
     return table
