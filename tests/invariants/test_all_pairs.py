@@ -48,6 +48,9 @@ REFUSED: dict[tuple[str, str], str] = {
 }
 
 
+REFUSED |= {("label_smoothing", name): "never looks at a perturbed input" for name in component_names("perturbation")}
+
+
 def pairs() -> list[tuple[str, str, str, str]]:
     """(axis, component, axis, component) for every two components of different axes, neutral ones apart."""
     names = {axis: [name for name in component_names(axis) if name != NEUTRAL.get(axis)] for axis in AXES}

@@ -44,6 +44,6 @@ class CrossEntropy(Objective):
         if stage.perturbation is None:
             return []
         return [
-            f"objective cross_entropy never looks at a perturbed input, so perturbation {stage.perturbation.name} "
+            f"objective {self.name} never looks at a perturbed input, so perturbation {stage.perturbation.name} "
             "would do nothing: choose the objective consistency, or leave the perturbation out"
         ]
