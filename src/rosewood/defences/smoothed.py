@@ -3,7 +3,7 @@
 Copies have masked words (RanMASK, Zeng et al. 2021), deleted words (CERT-ED, Huang et al. 2024), words replaced by
 synonyms (SAFER, Ye et al. 2020), or the network's own dropout. The label of most copies is the answer, or that of the
 highest mean probability. Copies are drawn from the seed and the text alone, so the same text gets the same answer in
-any batch. A network that was trained on such copies loses less accuracy; see the recipes `ranmask` and `safer`.
+any batch. A network that never saw such copies loses accuracy on them.
 """
 
 from __future__ import annotations
