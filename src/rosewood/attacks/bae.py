@@ -81,7 +81,7 @@ class Bae(Attack):
             for operations in STEPS[self.form]:
                 written = [each for one in operations for each in self._written(one, now.words, at, target)]
                 tried = [replaced(now.words, at, each) for each in written]
-                yield from now.similar_step(tried, target, at, self.min_similarity, self.similarity_window)
+                yield from now.similar_step(tried, at, self.min_similarity, self.similarity_window)
 
     def _written(self, operation: str, words: Candidate, at: int, target: Target) -> list[str]:
         """What may stand in the place of a word, after one replacement or insertion."""

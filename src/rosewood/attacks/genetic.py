@@ -35,6 +35,8 @@ from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]
+NOT_ALLOWED = 1e300
+"""The fitness of what constraints rule out."""
 
 
 class Population(NamedTuple):
@@ -96,10 +98,10 @@ class Genetic(Substitution):
         options = [(target.words[at], *surface[at]) for at in places]
         space = _Space(target.words, places, options)
         originals = np.zeros((self.population, len(places)), dtype=np.int64)
-        now = yield from self._perturb(originals, space, target.rng)
+        now = yield from self._perturb(originals, space, target)
         for _ in range(self.generations):
             yield move(space.candidates(now.best_first))
-            children = yield from self._perturb(self._cross(now, target.rng), space, target.rng)
+            children = yield from self._perturb(self._cross(now, target.rng), space, target)
             best = first_lowest(now.fitness, now.near)
             now = Population(
                 np.vstack([now.choices[[best]], children.choices]),
@@ -116,21 +118,20 @@ class Genetic(Substitution):
         parents = now.choices[(races / weights).argmin(axis=2)]  # (children, 2, places)
         return np.where(rng.random(parents[:, 0].shape) < 0.5, parents[:, 0], parents[:, 1])
 
-    def _perturb(
-        self, choices: Choices, space: _Space, rng: np.random.Generator
-    ) -> Generator[Question, Scores, Population]:
-        drawn = rng.integers(len(space.options), size=len(choices))
+    def _perturb(self, choices: Choices, space: _Space, target: Target) -> Generator[Question, Scores, Population]:
+        drawn = target.rng.integers(len(space.options), size=len(choices))
         counts = [len(space.options[i]) for i in drawn]
-        scores = yield probe(
-            [each for words, i in zip(space.candidates(choices), drawn, strict=True) for each in space.at(words, i)]
-        )
+        tried = [each for words, i in zip(space.candidates(choices), drawn, strict=True) for each in space.at(words, i)]
+        allowed = target.allowed(tried)
+        scores = yield probe([tried[i] for i in allowed])
+        # A child of two parents that are allowed need not be.
+        values, chances = np.full(len(tried), NOT_ALLOWED), np.ones(len(tried))
+        values[allowed], chances[allowed] = scores.values, scores.chances
         starts = np.cumsum([0, *counts[:-1]])
-        best = np.array(
-            [first_lowest(part, scores.near) for part in np.split(scores.values, starts[1:])], dtype=np.int64
-        )
+        best = np.array([first_lowest(part, scores.near) for part in np.split(values, starts[1:])], dtype=np.int64)
         choices[np.arange(len(choices)), drawn] = best
         kept = starts + best
-        return Population(choices, scores.values[kept], scores.chances[kept], scores.near)
+        return Population(choices, values[kept], chances[kept], scores.near)
 
 
 class _Space(NamedTuple):

@@ -73,7 +73,7 @@ class Gradient(Substitution):
 
     def search(self, target: Target) -> Search:
         original = target.words
-        surface = self.surface(target) if self.edits == "words" else self._misspelt(target)
+        surface = target.allowed_alone(self.surface(target) if self.edits == "words" else self._misspelt(target))
         edits = _edits(original, original, surface)
         if len(edits) <= 1 + BACKWARD:
             if edits:
@@ -87,7 +87,7 @@ class Gradient(Substitution):
             steps = [
                 step
                 for words, own, values in zip(beam, edits_of, found.slopes, strict=True)
-                for step in self._steps(_Step(words, _steepest(own, values)), original, most)
+                for step in self._steps(_Step(words, _steepest(own, values)), target, most)
             ]
             new = list({step.after: step for step in steps if step.after not in seen}.values())
             if not new:
@@ -98,14 +98,18 @@ class Gradient(Substitution):
                 yield from self._broken(new[i], original, most)
             beam = [new[i].after for i in highest_first(-scores.values, scores.near)[: self.beam_width]]
 
-    def _steps(self, whole: _Step, original: Candidate, most: int) -> list[_Step]:
+    def _steps(self, whole: _Step, target: Target, most: int) -> list[_Step]:
         """As many as the beam is wide: all edits of a step, the steepest half of them, a quarter, and so on."""
+
+        def is_allowed(step: _Step) -> bool:
+            after = step.after
+            return _changed(after, target.words) <= most and bool(target.allowed([after], step.words))
+
         allowed = whole.cut(len(whole.edits))
-        while allowed.edits and _changed(allowed.after, original) > most:
+        while allowed.edits and not is_allowed(allowed):
             allowed = allowed.cut(len(allowed.edits) - 1)
         sizes = dict.fromkeys(len(allowed.edits) >> i for i in range(self.beam_width))
-        steps = [allowed.cut(size) for size in sizes if size]
-        return [step for step in steps if _changed(step.after, original) <= most]
+        return [step for size in sizes if size and is_allowed(step := allowed.cut(size))]
 
     def _broken(self, step: _Step, original: Candidate, most: int) -> Search:
         """End with the fewest of the steepest edits that break the model, if more edits always help; else with few."""

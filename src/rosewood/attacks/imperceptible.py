@@ -120,11 +120,15 @@ class Imperceptible(Attack):
         children = genes
         for _ in range(self.generations + 1):
             tried = [_edited(target.words, _chosen(individual, known)) for individual in children]
-            scores = yield probe(tried)
+            allowed = target.allowed(tried)
+            scores = yield probe([tried[i] for i in allowed])
             if scores.wrong.any():
-                yield move([tried[i] for i in highest_first(-scores.values, scores.near) if scores.wrong[i]])
-            better = scores.values < fitness - scores.near
-            genes, fitness = np.where(better[:, None], children, genes), np.where(better, scores.values, fitness)
+                order = highest_first(-scores.values, scores.near)
+                yield move([tried[allowed[i]] for i in order if scores.wrong[i]])
+            values: Floats = np.full(size, np.inf)
+            values[allowed] = scores.values
+            better = values < fitness - scores.near
+            genes, fitness = np.where(better[:, None], children, genes), np.where(better, values, fitness)
             children = _children(genes, first_lowest(fitness, scores.near), rng)
 
 

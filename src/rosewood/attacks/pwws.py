@@ -43,7 +43,7 @@ class Pwws(Substitution):
         return self.scores
 
     def search(self, target: Target) -> Search:
-        words, surface = target.words, self.surface(target)
+        words, surface = target.words, target.allowed_alone(self.surface(target))
         places = [at for at, found in enumerate(surface) if found]
         if not places:
             return
@@ -65,5 +65,7 @@ class Pwws(Substitution):
         current = words
         for i in order:
             if self.replace_without_gain or gains[i] > scores.near:
-                current = replaced(current, places[i], best[i])
-                yield move([current])
+                after = replaced(current, places[i], best[i])
+                if target.allowed([after], current):
+                    current = after
+                    yield move([current])

@@ -68,4 +68,4 @@ class TextFooler(Substitution):
         now = Descent.begin(target)
         for at in order:
             tried = [replaced(now.words, at, each) for each in surface[at]]
-            yield from now.similar_step(tried, target, at, self.min_similarity, self.similarity_window)
+            yield from now.similar_step(tried, at, self.min_similarity, self.similarity_window)

@@ -98,6 +98,9 @@ class AttackReport(ResultFile):
     language_model: str | None = None
     encoder: str | None = None
     masked_lm: str | None = None
+    constraints: dict[str, dict[str, Any]] = Field(default_factory=dict)  # those beside the attack's own settings
+    causal_lm: str | None = None
+    max_queries_per_word: Count | None = None
     field: str  # the text that was attacked
     forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
     seed: int

@@ -12,6 +12,7 @@ from rich.console import Console
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import MIN_CHANGEABLE, Campaign
@@ -24,6 +25,7 @@ from rosewood.models.scoring import Scorer, check_loaded, label_columns, text_le
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
+from rosewood.words.causal_lm import CausalLM
 from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.masked_lm import MaskedLM
@@ -121,6 +123,8 @@ def prepare(
     batch_size: int = 64,
     max_length: int | None = None,
     max_queries: int | None = None,
+    max_queries_per_word: int | None = None,
+    constraints: Sequence[Constraint] = (),
     max_seconds: float | None = None,
     min_changeable: float = MIN_CHANGEABLE,
     task: str | None = None,
@@ -141,6 +145,12 @@ def prepare(
         problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
     if max_queries is not None and max_queries < 1:
         problems.append(f"max_queries must be at least 1, got {max_queries}")
+    if max_queries_per_word is not None and max_queries_per_word < 1:
+        problems.append(f"max_queries_per_word must be at least 1, got {max_queries_per_word}")
+    if constraints and isinstance(attack, TextAttackRecipe):
+        problems.append(f"textattack:{attack.recipe} has constraints of its own: leave out the others")
+    for rule in constraints:
+        problems += [why for name, why in rule.needs().items() if getattr(resources, name) is None]
     if max_seconds is not None and not 0 < max_seconds < inf:
         problems.append(f"max_seconds must be a number above 0, got {max_seconds}")
     if not 0 <= min_changeable <= 1:
@@ -162,6 +172,8 @@ def prepare(
         batch_size=batch_size,
         max_length=max_length,
         max_queries=max_queries,
+        max_queries_per_word=max_queries_per_word,
+        constraints=tuple(constraints),
         max_seconds=max_seconds,
         min_changeable=min_changeable,
         task=task,
@@ -213,11 +225,14 @@ def attack(
     tagger: Tagger | None = None,
     encoder: Encoder | None = None,
     masked_lm: MaskedLM | None = None,
+    causal_lm: CausalLM | None = None,
     field: str | None = None,
     seed: int = 0,
     batch_size: int = 64,
     max_length: int | None = None,
     max_queries: int | None = None,
+    max_queries_per_word: int | None = None,
+    constraints: Sequence[Constraint] = (),
     max_seconds: float | None = None,
     min_changeable: float = MIN_CHANGEABLE,
     folder: str | Path | None = None,
@@ -234,7 +249,9 @@ def attack(
 
     Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
     size, order and number of examples change nothing but, rarely, the choice between scores that are nearly equal.
-    `max_queries` bounds the texts scored for one example; a question that would exceed it is not asked.
+    `max_queries` bounds the texts scored for one example, and `max_queries_per_word` those for each of its words; a
+    question that would exceed it is not asked. `constraints`, such as `constraint("similarity", 0.8)`, hold for every
+    text that an attack finds, beside those that are settings of the attack.
     After `max_seconds` the attack stops: as examples are taken in random order, those begun are a fair sample, and
     the summary bounds what the unfinished ones could change. That makes it a quick estimate for model selection.
 
@@ -252,12 +269,14 @@ def attack(
         tokenizer,
         rows,
         choose_attack(attack) if isinstance(attack, str) else attack,
-        Resources(lexicon, language_model, tagger, encoder, masked_lm),
+        Resources(lexicon, language_model, tagger, encoder, masked_lm, causal_lm),
         field,
         seed=seed,
         batch_size=batch_size,
         max_length=max_length,
         max_queries=max_queries,
+        max_queries_per_word=max_queries_per_word,
+        constraints=tuple(constraints),
         max_seconds=max_seconds,
         min_changeable=min_changeable,
         test_file=file_of(data, rows, label_column),

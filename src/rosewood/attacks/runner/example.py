@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.scores import Floats, Scale, Scores, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Point, Sloped
 from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
-from rosewood.words.constraints import Encoder, LanguageModel, Tagger
+from rosewood.words.causal_lm import CausalLM
+from rosewood.words.constraints import Encoder, LanguageModel, Surface, Tagger
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words, replaced
@@ -30,6 +32,7 @@ class Resources:
     tagger: Tagger | None = None
     encoder: Encoder | None = None
     masked_lm: MaskedLM | None = None
+    causal_lm: CausalLM | None = None
 
 
 Candidate = tuple[str, ...]
@@ -71,11 +74,26 @@ class Target:
     clean: Scores  # of the text as it is: one candidate
     resources: Resources
     rng: np.random.Generator  # depends on the seed and the texts alone
+    constraints: Sequence[Constraint] = ()
 
     @property
     def words(self) -> Candidate:
         """The words that reach the model: what truncation cuts off is not worth a query."""
         return self.text.words
+
+    def allowed(self, candidates: Sequence[Candidate], last: Candidate | None = None) -> list[int]:
+        """Which of the candidates the constraints allow; `last` are the words that the search goes on from."""
+        kept = list(range(len(candidates)))
+        for rule in self.constraints:
+            asked = [candidates[i] for i in kept]
+            allows = rule.allows(self.text, asked, last or self.words, self.resources)
+            kept = [i for i, allowed in zip(kept, allows, strict=True) if allowed]
+        return kept
+
+    def allowed_alone(self, surface: Surface) -> Surface:
+        """What may stand in for each word while all others are as they were."""
+        texts = [[replaced(self.words, at, each) for each in found] for at, found in enumerate(surface)]
+        return [tuple(found[i] for i in self.allowed(own)) for found, own in zip(surface, texts, strict=True)]
 
 
 Search = Generator[Question, Scores, None]
@@ -122,6 +140,7 @@ class Attempt:
         seed: int,
         max_queries: int | None,
         refusal: int | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         self.row = row
         self.queries = 0
@@ -133,6 +152,7 @@ class Attempt:
         self._resources = resources
         self._seed = seed
         self._max_queries = max_queries
+        self._constraints = constraints
         self._memory: dict[Candidate, tuple[float, ...]] = {}
         self._scale = Scale(attack.measure(), label, refusal)
         self._clean = Scores(np.zeros((0, 2)), label)
@@ -143,17 +163,25 @@ class Attempt:
         self._clean = yield from self._ask(Question([self._words.words]))
         if not self._clean.right[0]:
             return "wrong"
-        target = Target(self._words, self._label, self._clean, self._resources, generator(self._seed, self._texts))
+        target = Target(
+            self._words,
+            self._label,
+            self._clean,
+            self._resources,
+            generator(self._seed, self._texts),
+            self._constraints,
+        )
         search = self._attack.search(target)
         question = next(search, None)
         while question is not None:
             if self._too_many(question):
                 return "out_of_queries"
             scores = yield from self._ask(question)
-            if question.moves and scores.wrong.any():
-                first = int(np.argmax(scores.wrong))
-                self._broken_by = question.candidates[first], Scores(scores.logits[[first]], self._label)
-                return "broken"
+            for i in np.flatnonzero(scores.wrong).tolist() if question.moves else ():
+                candidate = question.candidates[i]
+                if target.allowed([candidate], last=candidate):
+                    self._broken_by = candidate, Scores(scores.logits[[i]], self._label)
+                    return "broken"
             try:
                 question = search.send(scores)
             except StopIteration:
@@ -208,7 +236,9 @@ class Attempt:
         memory |= {
             each: answer for each, answer in zip(missing, answers, strict=True) if not isinstance(answer, Sloped)
         }
-        found: Floats = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
+        found: Floats = self._clean.logits[:0]
+        if question.candidates:
+            found = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
         while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
             del memory[next(iter(memory))]
         return self._scale.scores(found)

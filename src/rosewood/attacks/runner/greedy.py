@@ -16,12 +16,13 @@ from rosewood.words.constraints import around, similarities
 class Descent:
     """Where a greedy search has come to: the words as they are by now, and what they score."""
 
+    target: Target
     words: Candidate
     value: float
 
     @classmethod
     def begin(cls, target: Target) -> Descent:
-        return cls(target.words, float(target.clean.values[0]))
+        return cls(target, target.words, float(target.clean.values[0]))
 
     def step(
         self, tried: Sequence[Candidate], preference: Floats | None = None
@@ -31,24 +32,25 @@ class Descent:
         A candidate that makes the model wrong ends the attack: of several the one of the highest `preference`, by
         default the one with the lowest value.
         """
-        if not tried:
+        allowed = self.target.allowed(tried, self.words)
+        if not allowed:
             return None
-        scores = yield probe(tried)
+        scores = yield probe([tried[i] for i in allowed])
         if scores.wrong.any():
             order = (
                 highest_first(-scores.values, scores.near)
                 if preference is None
-                else np.argsort(-preference, kind="stable")
+                else np.argsort(-preference[allowed], kind="stable")
             )
-            yield move([tried[i] for i in order if scores.wrong[i]])
+            yield move([tried[allowed[i]] for i in order if scores.wrong[i]])
         best = first_lowest(scores.values, scores.near)
         if not lower(scores.values[best], self.value, scores.near):
             return None
-        self.words, self.value = tried[best], float(scores.values[best])
-        return best
+        self.words, self.value = tried[allowed[best]], float(scores.values[best])
+        return allowed[best]
 
     def similar_step(
-        self, tried: Sequence[Candidate], target: Target, at: int, min_similarity: float | None, window: int
+        self, tried: Sequence[Candidate], at: int, min_similarity: float | None, window: int
     ) -> Generator[Question, Scores, int | None]:
         """A step among the candidates whose text is similar enough to the original; the most similar one is preferred.
 
@@ -57,6 +59,7 @@ class Descent:
         """
         if min_similarity is None or not tried:
             return (yield from self.step(tried, np.zeros(len(tried))))
+        target = self.target
         encoder = target.resources.encoder
         assert encoder is not None
         if len(target.words) > window:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.models import identity
@@ -132,6 +133,8 @@ class Campaign:
     batch_size: int = 64
     max_length: int = 128
     max_queries: int | None = None
+    max_queries_per_word: int | None = None
+    constraints: tuple[Constraint, ...] = ()
     max_seconds: float | None = None
     min_changeable: float = MIN_CHANGEABLE
     task: str | None = None
@@ -174,6 +177,11 @@ class Campaign:
         }
         if self.resources.masked_lm:  # a key without a value would part attacks from what they were before it existed
             facts["masked_lm"] = identity.of_resource(self.resources.masked_lm)
+        if self.max_queries_per_word:
+            facts["max_queries_per_word"] = self.max_queries_per_word
+        if self.constraints:
+            facts["constraints"] = {rule.name: asdict(rule) for rule in self.constraints}
+            facts["causal_lm"] = identity.of_resource(self.resources.causal_lm)
         return facts
 
     @cached_property
@@ -197,8 +205,14 @@ class Campaign:
             words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
             yield Attempt(
                 self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.seed,
-                self.max_queries, self.refusal,
+                self._max_queries(len(words.words)), self.refusal, self.constraints,
             )  # fmt: skip
+
+    def _max_queries(self, words: int) -> int | None:
+        """What an example of so many words may ask, its own text included."""
+        each = self.max_queries_per_word
+        budgets = [self.max_queries, None if each is None else 1 + each * words]
+        return min((budget for budget in budgets if budget is not None), default=None)
 
     def _compared(self, example: AttackedExample) -> AttackedExample:
         """With the similarity of the two texts, where both and an encoder are there."""

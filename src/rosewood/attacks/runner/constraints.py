@@ -1,0 +1,164 @@
+"""What a changed text must satisfy, whichever attack it comes from; what does not is not asked for.
+
+A constraint is one small class here: its fields are its settings, and `allows` says of each candidate whether it may
+be asked for. Searches leave out what `Target.allowed` leaves out, and the runner counts no success that is not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from rosewood.config.settings_check import checked_settings
+from rosewood.errors import RunError, closest
+from rosewood.words.constraints import is_stop_word, similarities
+
+if TYPE_CHECKING:
+    from rosewood.attacks.runner.example import Candidate, Resources
+    from rosewood.words.text import Words
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A rule for changed texts."""
+
+    def __post_init__(self) -> None:
+        values, problems = checked_settings(type(self), asdict(self))
+        if problems:
+            raise RunError("\n".join(f"constraint {self.name}.{name}: {problem}" for name, problem in problems))
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        return next(name for name, kind in CONSTRAINTS.items() if kind is type(self))
+
+    def needs(self) -> dict[str, str]:
+        """The resources that it needs; to each a sentence that says why."""
+        return {}
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        """Which candidates may be asked for, `(candidates,)`; `last` are the words that a search goes on from."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class WordsShare(Constraint):
+    """Only so many of the words change."""
+
+    at_most: Annotated[float, Field(gt=0, le=1)]
+    """Share of the words of the text; one word is always allowed."""
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        most = max(1, int(self.at_most * len(text.words)))
+        return np.array([len(changed(text.words, each)) <= most for each in candidates], dtype=bool)
+
+
+@dataclass(frozen=True)
+class StopWords(Constraint):
+    """Words such as "the" and "not" stay as they are."""
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        fixed = {at for at, word in enumerate(text.words) if is_stop_word(word)}
+        return np.array([fixed.isdisjoint(changed(text.words, each)) for each in candidates], dtype=bool)
+
+
+@dataclass(frozen=True)
+class PartOfSpeech(Constraint):
+    """A changed word keeps the part of speech that it has in the original text."""
+
+    def needs(self) -> dict[str, str]:
+        return {"tagger": "the constraint part_of_speech needs a tagger: pass one as tagger="}
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        assert resources.tagger is not None
+        tags, tagger = resources.tagger(text.words), resources.tagger
+        return np.array([self._keeps(text.words, tags, each, tagger(each)) for each in candidates], dtype=bool)
+
+    def _keeps(self, words: Candidate, tags: Sequence[str], after: Candidate, new: Sequence[str]) -> bool:
+        return all(tags[at] == new[at] for at in changed(words, after))
+
+
+@dataclass(frozen=True)
+class Similarity(Constraint):
+    """The sentence vector of the changed text stays near that of the original, or of the text one step before."""
+
+    at_least: Annotated[float, Field(ge=-1, le=1)]
+    """Cosine."""
+    to: Literal["original", "last"] = "original"
+
+    def needs(self) -> dict[str, str]:
+        return {"encoder": "the constraint similarity needs a sentence encoder: pass one, as SentenceEncoder.load()"}
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        assert resources.encoder is not None
+        if not candidates:
+            return np.zeros(0, dtype=bool)
+        before = text.words if self.to == "original" else last
+        return np.asarray(
+            similarities(resources.encoder, [text.join(each) for each in (before, *candidates)]) >= self.at_least
+        )
+
+
+@dataclass(frozen=True)
+class Fluency(Constraint):
+    """A causal language model finds the changed text not much more surprising than the original."""
+
+    at_most: Annotated[float, Field(gt=0)]
+    """How many times the perplexity of a token may be that of the original."""
+
+    def needs(self) -> dict[str, str]:
+        return {
+            "causal_lm": "the constraint fluency needs a causal language model: pass one, such as "
+            'causal_lm=CausalLM.load("HuggingFaceTB/SmolLM2-135M"), on the command line --causal-lm'
+        }
+
+    def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
+        assert resources.causal_lm is not None
+        costs = resources.causal_lm.surprise([text.join(each) for each in (text.words, *candidates)])
+        return np.asarray(costs[1:] - costs[0] <= np.log(self.at_most))
+
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    "words_share": WordsShare,
+    "stop_words": StopWords,
+    "part_of_speech": PartOfSpeech,
+    "similarity": Similarity,
+    "fluency": Fluency,
+}
+
+
+def constraint(name: str, settings: Any = None) -> Constraint:
+    """A constraint by its name, with its settings or with the value of its first one.
+
+    Args:
+        name: one of `CONSTRAINTS`.
+        settings: a mapping, or a plain value: `constraint("similarity", 0.8)`.
+
+    Raises:
+        RunError: there is no such constraint or setting, or a value is out of its range.
+    """
+    kind = CONSTRAINTS.get(name.replace("-", "_"))
+    if kind is None:
+        raise RunError(f"there is no constraint {name!r}: {closest(name, list(CONSTRAINTS))}")
+    if settings is None:
+        settings = {}
+    elif not isinstance(settings, dict):
+        settings = {next(iter(kind.__dataclass_fields__), "value"): settings}
+    try:
+        return kind(**settings)
+    except TypeError:
+        known, given = (", ".join(names) or "none" for names in (kind.__dataclass_fields__, settings))
+        raise RunError(f"the constraint {name} has the settings: {known}; got {given}") from None
+
+
+def changed(before: Candidate, after: Candidate) -> set[int]:
+    """The places of the words that differ."""
+    return {at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other}
