@@ -55,9 +55,21 @@ def test_attacks_are_figures(run: Path) -> None:
     (checked,) = gate(run, ["pwws>=0.99"]).checked
     assert checked.figure is not None and checked.figure.value == pytest.approx(0.3)
     (named,) = gate(run, ["pwws:NULL>=0.99"]).checked
-    assert named.figure == checked.figure
+    assert named.figure is not None and named.figure[1:] == checked.figure[1:]
     (other,) = gate(run, ["pwws:nothing>=0"]).checked
     assert not other.passed and other.figure is None
+
+
+def test_a_name_of_a_set_and_an_attack_must_say_which(run: Path) -> None:
+    found = Evaluation.load(run / "evaluation.json")
+    sets = [each.model_copy(update={"name": "pwws"}) if each.name == "imdb" else each for each in found.sets]
+    save_evaluation(found.model_copy(update={"sets": sets}), run)
+    with pytest.raises(RunError, match=r"write set:pwws or attack:pwws"):
+        gate(run, ["pwws>=0.1"])
+    one, other = gate(run, ["set:pwws>=0.1", "attack:pwws>=0.1"]).checked
+    assert one.figure is not None and other.figure is not None
+    assert (one.figure.value, other.figure.value) == pytest.approx((0.65, 0.3))
+    assert one.figure.what == "accuracy on pwws" and "robust accuracy under pwws" in other.figure.what
 
 
 def test_what_was_not_measured_fails(run: Path) -> None:

@@ -14,7 +14,7 @@ from rosewood.errors import RunError
 EXAMPLES = """
 [bold]Examples[/]
 
-  rosewood gate runs/rose --require 'clean>=0.85' --require 'typos>=0.40' --require 'ece<=0.08'
+  rosewood gate runs/rose --require 'clean>=0.85' --require 'attack:typos>=0.40' --require 'ece<=0.08'
 
   rosewood gate runs/rose --requirements gate.yaml --junit gate.xml --markdown gate.md
 """
@@ -32,7 +32,7 @@ def gate(
     """Check the figures of a run against requirements; the exit code is 0 if all are met, else 1.
 
     Figures: clean, shift, adversarial, noise (mean accuracy of these sets), the name of a set, the name of an attack
-    (typos; worst:words is the attack worst on words), and ece, macro_f1 and worst_group of the clean sets. The lower
+    (pwws; worst:words is the attack worst on words), and ece, macro_f1 and worst_group of the clean sets. The lower
     end of a figure's 95 % interval must reach a bound after >=, the upper end one after <=.
     """
     from rosewood.experiments.gate import gate as check

@@ -67,8 +67,9 @@ class Requirement:
 
 
 class Figure(NamedTuple):
-    """A measured figure: its value, its 95 % interval if it has one, and why it does not count, if so."""
+    """A measured figure: what it is, its value, its 95 % interval if it has one, and why it does not count, if so."""
 
+    what: str
     value: float
     interval: tuple[float, float] | None
     invalid: str = ""
@@ -104,6 +105,7 @@ class Gate:
         rows = [
             [
                 str(each.requirement),
+                "–" if each.figure is None else each.figure.what,
                 "–" if each.figure is None else f"{each.figure.value:.3f}",
                 _ends(each.figure),
                 "passed" if each.passed else "FAILED",
@@ -111,11 +113,13 @@ class Gate:
             for each in self.checked
         ]
         caption = ">= compares the lower end of the 95 % interval, <= the upper end, or the value if there is none."
-        return Grid(f"Gate of {self.run.name}", ["requirement", "value", "95 % interval", "result"], rows, caption, 4)
+        return Grid(
+            f"Gate of {self.run.name}", ["requirement", "figure", "value", "95 % interval", "result"], rows, caption, 5
+        )
 
     def reasons(self) -> list[str]:
         """Why requirements are not met, a sentence for each."""
-        return [f"{each.requirement}: {each.reason}." for each in self.checked if not each.passed]
+        return [f"{each.requirement}: {each.reason}" for each in self.checked if not each.passed]
 
     def markdown(self) -> str:
         """The table and the reasons, for a pull request or a job summary."""
@@ -191,24 +195,44 @@ def _check(requirement: Requirement, run: EvaluatedRun, guessing: str) -> Checke
 
 
 def _figure(name: str, run: EvaluatedRun) -> Figure | None:
+    """The figure of that name; `set:` and `attack:` tell a set from an attack of the same name."""
+    kind, _, rest = name.partition(":")
+    if kind in ("set", "attack"):
+        return (_of_set if kind == "set" else _of_attack)(rest, run)
+    of_set, of_attack = _of_set(name, run), _of_attack(name, run)
+    if of_set is not None and of_attack is not None:
+        raise RunError(f"{name} is a set and an attack of {run.folder}: write set:{name} or attack:{name}")
+    return _of_all(name, run) or of_set or of_attack
+
+
+def _of_all(name: str, run: EvaluatedRun) -> Figure | None:
+    """A figure over several sets."""
     evaluation = run.evaluation
-    sets = {each.name: each for each in evaluation.sets}
     clean = [each for each in evaluation.sets if each.role == "clean"]
     if name in ROLES:
         means = [each for each in evaluation.means if each.name == name]
-        return Figure(means[0].value, means[0].interval) if means else None
-    if name in sets:
-        return Figure(sets[name].accuracy, sets[name].interval)
+        return Figure(f"mean accuracy, {name} sets", means[0].value, means[0].interval) if means else None
     if name == "ece" and clean:
         return _calibration(run, clean)
     if name == "macro_f1":
         scores = [each.macro_f1 for each in clean if each.macro_f1 is not None]
-        return Figure(float(np.mean(scores)), None) if scores else None
+        return Figure("macro F1, clean sets", float(np.mean(scores)), None) if scores else None
     if name == "worst_group":
         groups = [each.worst for each in clean if each.worst is not None]
-        return min((Figure(each.accuracy, each.interval) for each in groups), default=None, key=_lower_end)
-    attacks = [_under_attack(summary) for attack, summary in _attacks(run) if name in attack]
-    return min(attacks, default=None, key=_lower_end)
+        found = (Figure(f"accuracy on {each.kind} {each.group}", each.accuracy, each.interval) for each in groups)
+        return min(found, default=None, key=_lower_end)
+    return None
+
+
+def _of_set(name: str, run: EvaluatedRun) -> Figure | None:
+    sets = [each for each in run.evaluation.sets if each.name == name]
+    return Figure(f"accuracy on {name}", sets[0].accuracy, sets[0].interval) if sets else None
+
+
+def _of_attack(name: str, run: EvaluatedRun) -> Figure | None:
+    """Robust accuracy; of several attacks of that name the lowest."""
+    found = [_under_attack(name, summary) for names, summary in _attacks(run) if name in names]
+    return min(found, default=None, key=_lower_end)
 
 
 def _lower_end(figure: Figure) -> float:
@@ -223,29 +247,30 @@ def _attacks(run: EvaluatedRun) -> Iterator[tuple[set[str], AttackSummary]]:
         yield {attack, *(f"{attack}:{value}" for value in settings.values() if isinstance(value, str))}, summary
 
 
-def _under_attack(summary: AttackSummary) -> Figure:
+def _under_attack(name: str, summary: AttackSummary) -> Figure:
     invalid = ""
     if not summary.attacked:
         invalid = "too few words could be changed: the examples count as not attacked"
     elif guesses_before(summary):
         invalid = "the model is at guessing on the attacked examples"
-    return Figure(summary.robust_accuracy, summary.robust_interval, invalid)
+    what = f"robust accuracy under {name}, {summary.examples} examples"
+    return Figure(what, summary.robust_accuracy, summary.robust_interval, invalid)
 
 
 def _calibration(run: EvaluatedRun, clean: Sequence[SetResult]) -> Figure:
     """The mean calibration error of the clean sets; its interval is a bootstrap over the kept predictions."""
-    value = float(np.mean([each.ece for each in clean]))
+    value, what = float(np.mean([each.ece for each in clean])), "calibration error, clean sets"
     if not run.predictions.exists():
-        return Figure(value, None)
+        return Figure(what, value, None)
     resampled = []
     for each in clean:
         confidence, right = _predictions(run.predictions, each.name)
         own, errors = _resampled_errors(confidence, right)
         if abs(own - each.ece) > 1e-4:  # other predictions, or labels that merge several of the model's
-            return Figure(value, None)
+            return Figure(what, value, None)
         resampled.append(errors)
     low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
-    return Figure(value, (float(min(low, value)), float(max(high, value))))
+    return Figure(what, value, (float(min(low, value)), float(max(high, value))))
 
 
 def _predictions(path: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -268,8 +293,9 @@ def _resampled_errors(confidence: NDArray[np.float64], right: NDArray[np.bool_])
 def _missing(name: str, run: EvaluatedRun) -> str:
     known = [*ROLES, "ece", "macro_f1", "worst_group", *(each.name for each in run.evaluation.sets)]
     known += [attack for names, _ in _attacks(run) for attack in sorted(names)]
+    own = run.evaluation.test_file
+    on = "" if own is None else f" --test-file {own.file}"
     if name in known:
-        return f"it was not measured: rosewood evaluate {run.folder}"
-    attack = name.split(":")[0]
-    how = f"rosewood evaluate, or rosewood attack {run.folder} --attack {attack}"
-    return f"it was not measured ({how}); {closest(name, known)}".rstrip(".")
+        return f"it was not measured: rosewood evaluate {run.folder}{on}"
+    attack = name.removeprefix("attack:").split(":")[0]
+    return f"it was not measured, {closest(name, known)} An attack: rosewood attack {run.folder}{on} --attack {attack}"
