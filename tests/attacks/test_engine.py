@@ -24,6 +24,7 @@ from rosewood.attacks.runner.store import load_outcome
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
+from rosewood.attacks.worst import Worst
 from rosewood.config.registry import component_names
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.results import AttackResult
@@ -44,6 +45,7 @@ ATTACKS: dict[str, Attack] = {
     "textbugger": TextBugger(),
     "textfooler": TextFooler(min_similarity=None),
     "typos": Typos(),
+    "worst": Worst(attacks="gradient,pwws"),
 }
 PUBLISHED: tuple[Literal["probability", "raw-margin"], ...] = ("probability", "raw-margin")
 each = pytest.mark.parametrize("method", list(ATTACKS.values()), ids=list(ATTACKS))

@@ -69,6 +69,9 @@ def attack(
     assignments: list[str] = typer.Option(
         [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
     ),
+    threat: str | None = typer.Option(
+        None, help="With --attack worst: words, characters or all.", show_default="words", rich_help_panel=SEARCH
+    ),
     lexicon: str | None = typer.Option(
         None,
         help="counter-fitted, wordnet, roget, a JSON file of word -> substitutes, or a folder with a WN-LMF wordnet.",
@@ -159,7 +162,7 @@ def attack(
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
     from rosewood.attacks.runner.api import choose_attack
-    from rosewood.attacks.runner.report import diff, warning_of
+    from rosewood.attacks.runner.report import added_by, diff, warning_of
     from rosewood.comparison.attacks import attacked_grid
     from rosewood.config.overrides import parse_overrides
     from rosewood.results.grid import Folded
@@ -169,7 +172,7 @@ def attack(
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
     orders = Orders(
-        choose_attack(attack, parse_overrides(assignments)),
+        choose_attack(attack, parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])),
         task,
         split,
         own,
@@ -198,6 +201,8 @@ def attack(
         results[run] = _carry_out(campaign, folder, jobs, console)
         if warning := warning_of(results[run]):
             console.print(warning, markup=False)
+        if added := added_by(results[run]):
+            console.print(added, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
     Console(quiet=not is_first()).print(Folded(attacked_grid(results)))

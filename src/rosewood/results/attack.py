@@ -31,6 +31,7 @@ class AttackedExample(ResultPart):
     texts: dict[str, str]  # field -> text as it was
     prediction: Count
     probabilities: list[Share]
+    broken_by: str | None = None  # which attack of a list did it, for the worst case over several
     adversarial: str | None = None  # the attacked field's text, where the model is wrong on it
     adversarial_prediction: Count | None = None
     adversarial_probabilities: list[Share] | None = None
@@ -65,6 +66,7 @@ class AttackSummary(ResultPart):
     min_changeable: Share = 0.0  # with fewer the examples count as not attacked
     similarity: float | None = None  # mean cosine of broken examples to their originals, where there was an encoder
     majority: Share | None = None  # of the most frequent label among the examples; None if all have one, or not known
+    broken_by: dict[str, Count] = {}  # of a list of attacks, how many examples each broke that those before it had not
     mean_queries: float | None  # over the examples that were attacked
 
     @property

@@ -48,6 +48,7 @@ class Question(NamedTuple):
     candidates: Sequence[Candidate]
     moves: bool = False
     edits: Sequence[Sequence[Edit]] | None = None
+    asker: str | None = None  # which of several attacks asks
 
 
 def probe(candidates: Sequence[Candidate]) -> Question:
@@ -157,6 +158,7 @@ class Attempt:
         self._scale = Scale(attack.measure(), label, refusal)
         self._clean = Scores(np.zeros((0, 2)), label)
         self._broken_by: tuple[Candidate, Scores] | None = None
+        self._asker: str | None = None
 
     def questions(self) -> Generator[Asked, Answers, AttackStatus]:
         """The protocol of every attack; the subclass of `Attack` writes only the search."""
@@ -180,6 +182,7 @@ class Attempt:
             for i in np.flatnonzero(scores.wrong).tolist() if question.moves else ():
                 candidate = question.candidates[i]
                 if target.allowed([candidate], last=candidate):
+                    self._asker = question.asker
                     self._broken_by = candidate, Scores(scores.logits[[i]], self._label)
                     return "broken"
             try:
@@ -207,6 +210,7 @@ class Attempt:
         pairs = zip(self._words.words, candidate, strict=True)
         return AttackedExample(
             **shared,
+            broken_by=self._asker,
             adversarial=self._words.join(candidate),
             adversarial_prediction=int(after.predictions[0]),
             adversarial_probabilities=after.probabilities[0].tolist(),

@@ -40,6 +40,7 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0, min_change
         changeable_words=sum(some for some, _ in words) / max(1, sum(all_ for _, all_ in words)) if words else None,
         min_changeable=min_changeable,
         similarity=fmean(similarities) if similarities else None,
+        broken_by=dict(Counter(example.broken_by for example in examples if example.broken_by is not None)),
         mean_queries=fmean(example.queries for example in attacked) if attacked else None,
     )
 
@@ -87,6 +88,15 @@ def summary_cells(summary: AttackSummary) -> list[str]:
         "-" if summary.similarity is None else f"{summary.similarity:.2f}",
         "-" if summary.mean_queries is None else f"{summary.mean_queries:.0f}",
     ]
+
+
+def added_by(report: AttackReport) -> str | None:
+    """What each attack of a list added; None for a single attack that did all, or where nothing broke."""
+    counts = report.summary.broken_by
+    if not counts:
+        return None
+    parts = [f"{name} {count}" for name, count in sorted(counts.items(), key=lambda each: -each[1])]
+    return f"Broken by {', '.join(parts)}: each attack saw only what those before it had left."
 
 
 def warning_of(report: AttackReport) -> str | None:

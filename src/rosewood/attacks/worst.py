@@ -1,0 +1,90 @@
+"""Worst case over several attacks: an example counts as robust only if none of them breaks it.
+
+The attacks of the list run one after the other on each example, cheapest first, and those that come later see only what
+the others left. Each draws the random numbers that it would draw alone. `max_queries` is for all of them together, and
+no text is scored twice. Results say which attack broke each example, and so what each one added.
+
+The lists, by threat: `words` has four searches through the same substitutes, all that the lexicon has for a word, so
+that what one search misses another may find. `characters` has misspelt words, in a fifth of the words at most, and
+edits that a reader does not see. `all` has both. `attacks` names other attacks, with their default settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from torch import nn
+
+from rosewood.attacks.genetic import Genetic
+from rosewood.attacks.gradient import Gradient
+from rosewood.attacks.imperceptible import Imperceptible
+from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Resources, Search, Target
+from rosewood.attacks.textbugger import TextBugger
+from rosewood.attacks.textfooler import TextFooler
+from rosewood.attacks.typos import Typos
+from rosewood.recipe import build_component
+
+WORDS: dict[str, Attack] = {
+    "gradient": Gradient(),
+    "pwws": Pwws(),
+    "textfooler": TextFooler(min_similarity=None, skip_stop_words=False),
+    "genetic": Genetic(population=20, generations=10, min_log_ratio=None),
+}
+CHARACTERS: dict[str, Attack] = {
+    "gradient on letters": Gradient(edits="characters", max_words_share=0.2),
+    "typos": Typos(),
+    "textbugger": TextBugger(neighbours=0),
+    "imperceptible": Imperceptible(),
+}
+THREATS = {"words": WORDS, "characters": CHARACTERS, "all": WORDS | CHARACTERS}
+
+
+@dataclass(frozen=True)
+class Worst(Attack):
+    """Several attacks in turn; the first that breaks an example ends it."""
+
+    examples_together = Genetic.examples_together
+
+    threat: Literal["words", "characters", "all"] = "words"
+    """What may change, if no attacks are named."""
+    attacks: str | None = None
+    """Names of attacks with commas, cheapest first, in place of those of the threat."""
+
+    @cached_property
+    def members(self) -> dict[str, Attack]:
+        """The attacks by name, in their order."""
+        if self.attacks is None:
+            return THREATS[self.threat]
+        found: dict[str, Attack] = {}
+        for name in (each.strip() for each in self.attacks.split(",")):
+            chosen = build_component("attack", name.replace("-", "_"))
+            assert isinstance(chosen, Attack)
+            found[name] = chosen
+        return found
+
+    def needs(self) -> dict[str, str]:
+        return {name: why for each in self.members.values() for name, why in each.needs().items()}
+
+    def problems_with(self, model: nn.Module) -> list[str]:
+        return [problem for each in self.members.values() for problem in each.problems_with(model)]
+
+    def changeable(self, words: Sequence[str], resources: Resources) -> int | None:
+        counts = [each.changeable(words, resources) for each in self.members.values()]
+        return max((count for count in counts if count is not None), default=None)
+
+    def search(self, target: Target) -> Search:
+        for name, attack in self.members.items():
+            search = attack.search(replace(target, rng=deepcopy(target.rng)))
+            question = next(search, None)
+            while question is not None:
+                scores = yield question._replace(asker=name)
+                try:
+                    question = search.send(scores)
+                except StopIteration:
+                    question = None

@@ -1,0 +1,81 @@
+"""The worst case over several attacks, against each of them alone and against every text there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
+
+from rosewood import robust_accuracy
+from rosewood.attacks.gradient import Gradient
+from rosewood.attacks.pwws import Pwws
+from rosewood.attacks.runner.report import added_by
+from rosewood.attacks.typos import Typos
+from rosewood.attacks.worst import Worst
+from rosewood.errors import RecipeError
+from rosewood.results import AttackResult
+from rosewood.words.lexicon import Lexicon
+from tiny_attack import ENTRIES, WORDS, predicted
+
+Run = Callable[..., AttackResult]
+
+
+def test_an_example_breaks_where_one_of_the_attacks_breaks_it(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    alone = [run(model, single, method).examples for method in (Gradient(), Pwws(), Typos())]
+    worst = run(model, single, Worst(attacks="gradient,pwws,typos"))
+    for example, *others in zip(worst.examples, *alone, strict=True):
+        names = [name for name, one in zip(("gradient", "pwws", "typos"), others, strict=True) if one.adversarial]
+        assert (example.status == "broken") == bool(names)
+        if names:  # the first of them, with the text that it finds alone
+            assert example.broken_by == names[0]
+            assert example.adversarial == next(one.adversarial for one in others if one.adversarial)
+    counts = worst.summary.broken_by
+    assert sum(counts.values()) == worst.summary.counts["broken"] and len(counts) > 1
+    assert f"gradient {counts['gradient']}" in (added_by(worst) or "")
+    assert added_by(run(model, single, Pwws())) is None
+
+
+def test_it_finds_what_exists_and_nothing_else(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    """On texts of at most 4 words with at most 3 substitutes, all texts there are can be asked for."""
+    entries = {word: others[:3] for word, others in ENTRIES.items()}
+    torch.manual_seed(1)
+    texts = [" ".join(WORDS[i] for i in torch.randint(len(WORDS), (4,))) for _ in range(60)]
+    model.eval()
+    broken = {}
+    labels = predicted(model, tokenizer, texts)
+    for text, label in zip(texts, labels, strict=True):
+        choices = [[word, *entries.get(word, [])] for word in text.split()]
+        candidates = [" ".join(words) for words in product(*choices)]
+        with torch.no_grad():
+            answers = model(**tokenizer(candidates, padding=True, return_tensors="pt")).logits.argmax(dim=1)
+        broken[text] = {each for each, answer in zip(candidates, answers.tolist(), strict=True) if answer != label}
+    data = Dataset.from_dict({"text": texts, "label": labels})
+    result = run(model, data, Worst(), lexicon=Lexicon.of(entries))
+    found = {example.texts["text"]: example.adversarial for example in result.examples}
+    assert all(text is None or text in broken[original] for original, text in found.items())
+    agree = sum((found[text] is not None) == bool(broken[text]) for text in found)
+    assert agree >= 0.95 * len(found)
+    assert 10 < sum(map(bool, broken.values())) < len(found) - 10
+
+
+@pytest.mark.parametrize("threat", ["characters", "all"])
+def test_threats(threat: str, model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
+    result = run(model, single.select(range(8)), Worst(threat=threat))  # type: ignore[arg-type]
+    letters = run(model, single.select(range(8)), Typos())
+    assert result.summary.robust_accuracy <= letters.summary.robust_accuracy
+    assert result.summary.attacked and set(Worst(threat=threat).members) >= {"typos", "imperceptible"}  # type: ignore[arg-type]
+
+
+def test_by_name(model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset) -> None:
+    summary = robust_accuracy(model, tokenizer, single, "worst", examples=6, lexicon=Lexicon.of(ENTRIES))
+    assert summary.examples == 6 and summary.broken_by
+    with pytest.raises(RecipeError, match="unknown attack 'pwwz'"):
+        Worst(attacks="pwwz").needs()
