@@ -29,6 +29,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("recipe", "recipes", "protocol", "config"),
     ("tensors",),
     ("results",),
+    ("config/settings",),
     ("errors",),
 ]
 RECIPES = {"recipe", "protocol", "config"}
@@ -38,7 +39,7 @@ MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
 def part_of(parts: Sequence[str]) -> str:
     """`selections/rose.py` -> `selections`, `recipe.py` -> `recipe`, `lab/playground/app.py` -> `lab/playground`."""
-    nested = "/".join(parts[:2])
+    nested = "/".join(parts[:2]).removesuffix(".py")
     return nested if nested in HEIGHT else parts[0].removesuffix(".py")
 
 

@@ -10,7 +10,6 @@ import random
 import shutil
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,11 +214,13 @@ def test_a_cell_goes_on_with_its_data_elsewhere_and_its_recipe_in_other_words(pl
 def test_a_finished_run_is_of_its_data_wherever_they_lie(place: Place, tmp_path: Path) -> None:
     plan = cells_of(tiny_experiment(place.folder, recipes=["vanilla"], seeds=[0], attacks=[]), place.data)[0].plan()
     info = finish_run(plan, tmp_path / "run")
-    assert finish_run(replace(plan, data_dir=str(write_data(tmp_path / "moved"))), tmp_path / "run") == info
+    assert (
+        finish_run(plan.model_copy(update={"data_dir": str(write_data(tmp_path / "moved"))}), tmp_path / "run") == info
+    )
     other = write_data(tmp_path / "other")
     (other / "train.jsonl").write_text((other / "validation.jsonl").read_text())
     with pytest.raises(RunError, match=r"the train data has changed since .*run was started"):
-        finish_run(replace(plan, data_dir=str(other)), tmp_path / "run")
+        finish_run(plan.model_copy(update={"data_dir": str(other)}), tmp_path / "run")
 
 
 def test_a_cell_that_was_killed_before_its_run_began_is_begun_again(place: Place, tmp_path: Path) -> None:

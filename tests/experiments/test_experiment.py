@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rosewood.config.settings import Lora
 from rosewood.errors import AbsentError, ExperimentError
 from rosewood.experiments import grid
 from rosewood.experiments.cell import RUN, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.run_cell import work_on
-from rosewood.results import Lora
 from tiny_experiment import tiny_experiment, write_data
 from tiny_suite import LABELS
 from tiny_text import save_tiny_checkpoint, save_tiny_encoder

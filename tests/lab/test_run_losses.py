@@ -9,10 +9,10 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from rosewood.config.settings import Lora
 from rosewood.errors import RunError
 from rosewood.lab.losses import RunLosses
 from rosewood.models.open import load_pretrained
-from rosewood.results import Lora
 from tiny_losses import LABELS, MakeRun, scattered
 from tiny_text import tiny_classifier
 

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 import rosewood
+from rosewood.config.settings import Lora
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.adapters import encoder, low_rank_changes, without_adapter
 from rosewood.models.candidates import candidate_names
@@ -24,7 +25,6 @@ from rosewood.models.sites import FeedForwards, Place, Site
 from rosewood.perturbations.weight_ascent import WeightAscent
 from rosewood.protocol import Run
 from rosewood.recipe import load_recipe
-from rosewood.results import Lora
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert, trained
 from tiny_lora import block_factors, moved, tiny_lora, trainable_names

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,9 @@ def test_killed_before_the_first_step(
 
 def test_three_kills(films: Path, checkpoint: Path, tmp_path: Path) -> None:
     """In a fork of a process that has imported everything: a new one takes seconds to start."""
-    settings = replace(plan("smart", films, checkpoint), watch=["drift", "inconsistency"], watch_every=3)
+    settings = plan("smart", films, checkpoint).model_copy(
+        update={"watch": ["drift", "inconsistency"], "watch_every": 3}
+    )
     start_or_resume(settings, tmp_path / "whole")
     killed = tmp_path / "killed"
 

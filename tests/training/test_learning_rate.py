@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import BertConfig, GPT2Config, PretrainedConfig, T5Config
 
+from rosewood.config.settings import Lora
 from rosewood.data.loading import task_from_files
 from rosewood.recipe import load_recipe
-from rosewood.results import Lora, RunInfo
+from rosewood.results import RunInfo
 from rosewood.training.plan import default_rate
 from rosewood.training.run import Plan, finish_run
 from tiny_text import save_tiny_checkpoint
@@ -48,13 +49,15 @@ def test_the_user_comes_before_the_recipe_and_the_recipe_before_the_default(plan
     small = BertConfig(hidden_size=384)
     own = {"learning_rate": 3e-3}
     published = load_recipe("vanilla", {"training": {"learning_rate": 1e-5}})
-    assert plan.with_rate_for(small).arguments["learning_rate"] == 2e-4
-    assert replace(plan, lora=Lora(rank=2, alpha=4)).with_rate_for(small).arguments["learning_rate"] == 1e-3
-    assert replace(plan, recipe=published).with_rate_for(small).training_arguments()["learning_rate"] == 1e-5
-    assert (
-        replace(plan, recipe=published, arguments=own).with_rate_for(small).training_arguments()["learning_rate"]
-        == 3e-3
-    )
+
+    def rate(**changes: Any) -> float:
+        chosen = plan.model_copy(update=changes).with_rate_for(small)
+        return float(chosen.training_arguments()["learning_rate"])
+
+    assert rate() == 2e-4
+    assert rate(lora=Lora(rank=2, alpha=4)) == 1e-3
+    assert rate(recipe=published) == 1e-5
+    assert rate(recipe=published, arguments=own) == 3e-3
 
 
 def test_a_run_keeps_the_rate_that_it_took_and_is_found_finished(plan: Plan, tmp_path: Path) -> None:

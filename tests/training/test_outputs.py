@@ -21,13 +21,14 @@ from transformers import (
 )
 
 from rosewood import RobustTrainer
+from rosewood.config.settings import Lora
 from rosewood.data.loading import load_split, task_from_files
 from rosewood.errors import RunError
 from rosewood.evaluation.predict import predict
 from rosewood.models.open import load_classifier, load_pretrained, outline
 from rosewood.models.scoring import label_columns
 from rosewood.recipe import load_recipe
-from rosewood.results import Lora, Metrics, RunInfo
+from rosewood.results import Metrics, RunInfo
 from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run, resume_run, settled, start_run

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,13 +100,13 @@ def test_only_validation_data_are_attacked(plan: Plan, tmp_path: Path, monkeypat
 
 def test_early_stopping_looks_at_the_same_figure(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = attacked_by(Scripted(0.5, 0.4, 0.3), monkeypatch)  # a fourth would be one too many
-    start_run(replace(plan, early_stopping=2), tmp_path / "run")
+    start_run(plan.model_copy(update={"early_stopping": 2}), tmp_path / "run")
     assert Metrics.load(tmp_path / "run" / "metrics.json").steps == 9
     assert same(kept(tmp_path / "run"), script.weights[0])
 
 
 def test_an_attack_leaves_training_as_it_was(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start_run(replace(plan, select_by=None), tmp_path / "plain")
+    start_run(plan.model_copy(update={"select_by": None}), tmp_path / "plain")
     attacked_by(Scripted(0.1, 0.2, 0.3, 0.4), monkeypatch)
     start_run(plan, tmp_path / "selected")
     assert (tmp_path / "plain/history.jsonl").read_text() == (tmp_path / "selected/history.jsonl").read_text()
@@ -121,7 +120,7 @@ def test_resumed_from_another_folder_it_is_the_uninterrupted_run(
     """Three steps an epoch: Ctrl-C inside the second, or at its end; the first epoch, already saved, is the best."""
     assert plan.recipe.perturbation is not None
     changes = {f"perturbation.{name}": plan.recipe.perturbation.settings()[name] for name in ("steps", "lexicon")}
-    plan = replace(plan, recipe=load_recipe(recipe, changes))
+    plan = plan.model_copy(update={"recipe": load_recipe(recipe, changes)})
     attacked_by(Scripted(0.9, 0.2, 0.3, 0.4), monkeypatch)
     start_run(plan, tmp_path / "whole")
 
@@ -144,7 +143,7 @@ def test_resumed_from_another_folder_it_is_the_uninterrupted_run(
 
 
 def test_a_real_attack_measures(plan: Plan, tmp_path: Path) -> None:
-    start_run(replace(plan, select_examples=12), tmp_path / "run")
+    start_run(plan.model_copy(update={"select_examples": 12}), tmp_path / "run")
     metrics = Metrics.load(tmp_path / "run" / "metrics.json")
     assert metrics.robust_validation_accuracy is not None and metrics.validation_accuracy is not None
     assert metrics.robust_validation_accuracy <= metrics.validation_accuracy
@@ -162,7 +161,7 @@ def test_a_real_attack_measures(plan: Plan, tmp_path: Path) -> None:
 )
 def test_what_cannot_select_is_refused(changes: dict[str, Any], message: str, plan: Plan, tmp_path: Path) -> None:
     with pytest.raises((RunError, RecipeError, DataError), match=message):
-        start_run(replace(plan, **changes), tmp_path / "run")
+        start_run(plan.model_copy(update={**changes}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,6 +1,5 @@
 """A run directory that two processes write together, also across an interruption."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,12 @@ from safetensors.torch import load_file
 from torch import Tensor, distributed
 from transformers import TrainingArguments
 
+from rosewood.config.settings import Lora
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
-from rosewood.results import Lora, RunInfo
+from rosewood.results import RunInfo
 from rosewood.training import interruption
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
@@ -93,8 +93,8 @@ def divided_and_interrupted(rank: int, plan: Plan, output: Path) -> None:
 
 @pytest.mark.slow
 def test_a_divided_adapter_is_resumed_saved_and_merged(plan: Plan, tmp_path: Path) -> None:
-    plan = replace(plan, lora=Lora(rank=2, alpha=4, dropout=0.0, targets=["all-linear"]))
-    plan = replace(plan, arguments=plan.arguments | SHARDED)
+    plan = plan.model_copy(update={"lora": Lora(rank=2, alpha=4, dropout=0.0, targets=["all-linear"])})
+    plan = plan.model_copy(update={"arguments": plan.arguments | SHARDED})
     for function in (divided, divided_and_interrupted):
         (tmp_path / function.__name__).mkdir()
         in_two_processes(function, tmp_path / function.__name__, plan, tmp_path / f"run-{function.__name__}")
@@ -110,7 +110,7 @@ def test_a_divided_adapter_is_resumed_saved_and_merged(plan: Plan, tmp_path: Pat
 
 
 def test_one_process_has_nobody_to_share_with(plan: Plan, tmp_path: Path) -> None:
-    plan = replace(plan, arguments=plan.arguments | {"fsdp": True})
+    plan = plan.model_copy(update={"arguments": plan.arguments | {"fsdp": True}})
     with pytest.raises(RunError, match="several processes, and this is one alone: start it with torchrun"):
         start_run(plan, tmp_path / "run")
     assert not (tmp_path / "run").exists()

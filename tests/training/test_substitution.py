@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,10 @@ def test_the_lexicon_decides_what_a_run_computes(plan: Plan, tmp_path: Path) -> 
     info = start_run(plan, tmp_path / "one")
     assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
     other = lexicon_file(tmp_path, {"good": ["nice"], "film": ["show"]}, "other.json")
-    start_run(replace(plan, recipe=load_recipe(plan.recipe, {"perturbation.lexicon": str(other)})), tmp_path / "other")
+    start_run(
+        plan.model_copy(update={"recipe": load_recipe(plan.recipe, {"perturbation.lexicon": str(other)})}),
+        tmp_path / "other",
+    )
     one, two = terms(tmp_path / "one")[0], terms(tmp_path / "other")[0]
     assert one["ce"] == two["ce"] and one["synonym_hull_kl"] != two["synonym_hull_kl"] > 0
 
@@ -95,7 +97,7 @@ def test_an_attack_takes_the_lexicon_of_the_recipe(plan: Plan, tmp_path: Path) -
 def test_an_unknown_lexicon_is_refused_before_anything_starts(plan: Plan, tmp_path: Path) -> None:
     recipe = load_recipe(plan.recipe, {"perturbation.lexicon": "rogt"})
     with pytest.raises(DataError, match=r"unknown lexicon 'rogt'.*roget"):
-        start_run(replace(plan, recipe=recipe), tmp_path / "run")
+        start_run(plan.model_copy(update={"recipe": recipe}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich import get_console
 
-from rosewood.cli import LARGEST_SEED, app, resumable
+from rosewood.cli import app, resumable
+from rosewood.cli.options import options_of_settings
+from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -26,12 +28,11 @@ EXAMPLES = """
 
   rosewood tune --search-file space.yaml --storage postgresql://me@host/studies --study rose
 """
-DATA = "Data"
 OBJECTIVE = "Objective"
-TRAINING = "Training"
 
 
 @app.command(epilog=EXAMPLES)
+@options_of_settings(without=("select_by", "select_examples", "validation_size"))
 def tune(
     recipe: str = typer.Option("vanilla", help="A recipe of `rosewood list recipes`, NAME:VARIANT, or a YAML file."),
     search: list[str] = typer.Option(
@@ -64,9 +65,6 @@ def tune(
     task: str | None = typer.Option(
         None, help="A task of `rosewood list tasks`, or a YAML file.", show_default="reviews", rich_help_panel=DATA
     ),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", rich_help_panel=DATA
-    ),
     train_file: Path | None = typer.Option(
         None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
     ),
@@ -74,45 +72,11 @@ def tune(
         [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
     ),
     label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
-    train_size: int | None = typer.Option(
-        None, min=2, help="Train on a seeded sample of this size.", rich_help_panel=DATA
-    ),
     held_out_size: int = typer.Option(1000, min=2, help="At most this many held-out examples.", rich_help_panel=DATA),
-    model: str = typer.Option(
-        "minilm", help="A folder, a Hub name, or one of `rosewood list models`.", rich_help_panel=TRAINING
-    ),
-    labels: str | None = typer.Option(
-        None,
-        help="Names of a fine-tuned model's outputs in their order, with commas.",
-        show_default="those in its config.json",
-        rich_help_panel=TRAINING,
-    ),
-    new_head: bool = typer.Option(
-        False,
-        "--new-head",
-        help="Give a fine-tuned model a new classification head instead of keeping its own.",
-        rich_help_panel=TRAINING,
-    ),
-    pretrained: str | None = typer.Option(
-        None,
-        metavar="MODEL",
-        help="What anchors (RIFT, Mixout, L2-SP) and `rosewood average` take as the pre-trained weights.",
-        show_default="the base model that a fine-tuned --model names, if it is here; or --model itself",
-        rich_help_panel=TRAINING,
-    ),
+    settings: RunSettings = RunSettings(),  # noqa: B008  frozen
+    shortcuts: TrainingShortcuts = TrainingShortcuts(),  # noqa: B008
     trust_remote_code: str | None = typer.Option(
         None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
-    ),
-    epochs: float | None = typer.Option(None, min=0.01, show_default="3", rich_help_panel=TRAINING),
-    batch_size: int | None = typer.Option(
-        None, min=1, help="Examples per device and step.", show_default="32", rich_help_panel=TRAINING
-    ),
-    max_length: int = typer.Option(128, min=4, help="Tokens per text.", rich_help_panel=TRAINING),
-    seed: int = typer.Option(
-        0, min=0, max=LARGEST_SEED, help="Of the search and of every training.", rich_help_panel=TRAINING
-    ),
-    lora_rank: int | None = typer.Option(
-        None, min=1, help="Train a LoRA adapter of this rank instead of all weights.", rich_help_panel=TRAINING
     ),
 ) -> None:
     """Search settings of a recipe on held-out training data; never on test data.
@@ -122,17 +86,14 @@ def tune(
     """
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]
-    from rosewood.cli.train import named
     from rosewood.config.overrides import parse_overrides
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
     from rosewood.recipe import load_recipe
-    from rosewood.results import Lora
 
     searched: dict[str, Any] = parse_search(search)
     if search_file is not None:
         searched = read_search(search_file) | searched
-    training = {"num_train_epochs": epochs, "per_device_train_batch_size": batch_size}
     console = get_console()
     with resumable(console):
         outcome = run_search(
@@ -144,21 +105,13 @@ def tune(
             objective=objective,
             attack=attack,
             clean_weight=clean_weight,
-            training={name: value for name, value in training.items() if value is not None},
+            training=shortcuts.arguments(),
             storage=storage,
             study=study,
-            model=model,
-            labels=named(labels),
-            new_head=new_head,
-            pretrained=pretrained,
-            data_dir=None if data_dir is None else str(data_dir),
-            train_size=train_size,
             validation_size=held_out_size,
-            max_length=max_length,
-            seed=seed,
             select_examples=attack_examples,
-            lora=None if lora_rank is None else Lora(rank=lora_rank, alpha=2 * lora_rank),
             trust_remote_code=trust_remote_code,
+            **settings.given(),
         )
     from rosewood.experiments.tuning.board import percent, trial_table, words
 

@@ -19,10 +19,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from rosewood.config.settings import Lora
 from rosewood.data.tasks import Task, build_task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
 from rosewood.recipe import Recipe, build_recipe, deciding
-from rosewood.results import Lora, write
+from rosewood.results import write
 from rosewood.training.run import Plan
 
 SPECIFICATION, RESULT, ERROR, RUN = "cell.json", "result.json", "error.txt", "run"
@@ -39,7 +40,7 @@ class Cell(BaseModel):
     model: str
     seed: int
     settings: dict[str, Any]
-    """Of the run's plan, under the same names."""
+    """Those of `RunSettings` that were given."""
     lora: Lora | None
     training: dict[str, Any]
     evaluation: EvaluationChoice
@@ -69,7 +70,10 @@ class Cell(BaseModel):
 
     def plan(self) -> Plan:
         """Its training run."""
-        is_watched = bool(self.evaluation.inconsistent_until)
+        settings = dict(self.settings)
+        if self.evaluation.inconsistent_until:
+            settings["watch"] = list(dict.fromkeys([*settings.get("watch", []), "inconsistency"]))
+            settings["watch_every"] = 1
         return Plan(
             recipe=self.built_recipe(),
             task=self.built_task(),
@@ -78,9 +82,7 @@ class Cell(BaseModel):
             seed=self.seed,
             lora=self.lora,
             arguments=self.training,
-            watch=("inconsistency",) if is_watched else (),
-            watch_every=1 if is_watched else 10,
-            **self.settings,
+            **settings,
         )
 
     def built_recipe(self) -> Recipe:

@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from rosewood.config import strict_yaml
-from rosewood.errors import ExperimentError, closest
-from rosewood.results import Lora
+from rosewood.config.settings import Lora, SharedRunSettings, problem_of
+from rosewood.errors import ExperimentError
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -80,30 +88,24 @@ class AttackChoice(_Strict):
         return self.label or self.attack
 
 
-class RunChoice(_Strict):
-    """Settings of a run; those of a task win over those of the experiment."""
+class RunChoice(_Strict, SharedRunSettings):
+    """Settings of a run; those of a task win over those of the experiment. An empty one (null) is not given."""
 
-    labels: list[str] | None = None
-    """The names of the models' outputs in their order, where they are fine-tuned classifiers."""
-    new_head: bool | None = None
-    """Whether fine-tuned classifiers get a new head instead of keeping their own."""
-    pretrained: str | None = None
-    """What anchors tie the models to; left out, the base model that a fine-tuned one names, or the model itself."""
-    train_size: Annotated[int, Field(ge=2)] | None = None
-    validation_size: Positive | None = None
-    max_length: Annotated[int, Field(ge=4)] | None = None
-    early_stopping: Positive | None = None
-    select_by: str | None = None
-    select_examples: Positive | None = None
-    lora: Lora | None = None
     training: dict[str, Any] = {}
     evaluation: EvaluationChoice | None = None
 
-    def plan_settings(self) -> dict[str, Any]:
-        """What is given of the plain settings that a run's plan knows under the same name."""
-        others = {"lora", "training", "evaluation"}
-        names = [name for name in RunChoice.model_fields if name not in others]
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_settings(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        return {
+            name: each for name, each in raw.items() if each is not None or name not in SharedRunSettings.model_fields
+        }
+
+    def run_settings(self) -> dict[str, Any]:
+        """The given settings of a run, without `lora`."""
+        return {name: value for name, value in self.given(SharedRunSettings).items() if name != "lora"}
 
 
 class TaskChoice(RunChoice):
@@ -153,7 +155,7 @@ def build_experiment(raw: Any, where: str) -> Experiment:
     try:
         return Experiment.model_validate(raw)
     except ValidationError as error:
-        raise problems_of(where, [_problem(found) for found in error.errors()]) from None
+        raise problems_of(where, [problem_of(found, _KINDS) for found in error.errors()]) from None
 
 
 def problems_of(where: str, problems: list[str]) -> ExperimentError:
@@ -164,22 +166,11 @@ def problems_of(where: str, problems: list[str]) -> ExperimentError:
     return ExperimentError("\n".join([f"{where} has {len(unique)} problems:", *(f"- {each}" for each in unique)]))
 
 
-_KNOWN: dict[str, type[BaseModel]] = {
+_KINDS: dict[str, type[BaseModel]] = {
+    "": Experiment,
     "recipes": RecipeChoice,
     "tasks": TaskChoice,
     "attacks": AttackChoice,
     "evaluation": EvaluationChoice,
     "lora": Lora,
 }
-
-
-def _problem(found: Any) -> str:
-    place = ".".join(map(str, found["loc"])) or "the file"
-    if found["type"] == "extra_forbidden":
-        *parents, entry = map(str, found["loc"])
-        kind = next((_KNOWN[part] for part in reversed(parents) if part in _KNOWN), Experiment)
-        names = [field.alias or name for name, field in kind.model_fields.items()]
-        return f"{place}: no such entry; {closest(entry, names)}"
-    message = found["msg"].removeprefix("Value error, ")
-    got = "" if found["type"] == "missing" else f", got {found['input']!r}"
-    return f"{place}: {message[0].lower()}{message[1:]}{got}"

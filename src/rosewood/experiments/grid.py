@@ -181,7 +181,7 @@ class _Grid:
         sources: dict[str, Any],
     ) -> Iterator[Cell]:
         choice, recipe = made
-        settings = self.experiment.plan_settings() | chosen.plan_settings()
+        settings = self.experiment.run_settings() | chosen.run_settings()
         sources = sources | lexicon_sources(recipe, settings.get("select_by"), self.data_dir)
         for seed in self.experiment.seeds:
             cell = Cell(
@@ -232,7 +232,7 @@ class _Grid:
             self.problems.append(
                 f"{where}, evaluation.at_steps: task {task.name} has no validation split to compare by"
             )
-        settings = self.experiment.plan_settings() | chosen.plan_settings()
+        settings = self.experiment.run_settings() | chosen.run_settings()
         if settings.get("early_stopping") or settings.get("select_by"):
             self.problems.append(
                 f"{where}, evaluation.at_steps: early_stopping and select_by keep the weights of some epoch, so that "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -32,7 +31,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     """
     cell = load_cell(folder)
     is_trusted = cell.model in trusted
-    run, plan = folder / RUN, replace(cell.plan(), trust_remote_code=cell.model if is_trusted else None)
+    run, plan = folder / RUN, cell.plan().model_copy(update={"trust_remote_code": cell.model if is_trusted else None})
     _check_lexicons(cell, plan)
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
     info = finish_run(plan, run, _watching(cell, plan, run, distance))

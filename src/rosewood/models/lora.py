@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel
 
+from rosewood.config.settings import Lora
 from rosewood.errors import RunError
 from rosewood.models.adapters import encoder
-from rosewood.results import Lora
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -20,6 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from rosewood.config.settings import Lora
 from rosewood.data.embedded import INSTALL, embedded_model
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
@@ -28,7 +29,6 @@ from rosewood.models.defended import FILE as DEFENCE
 from rosewood.models.defended import Defended
 from rosewood.models.lora import head_modules, with_adapter
 from rosewood.models.scoring import longest_text
-from rosewood.results import Lora
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -33,7 +33,7 @@ from rosewood.results.experiment import (
     Moment,
 )
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, append, installed_versions, now, write
-from rosewood.results.run import Average, AveragedRun, Lora, Metrics, RunInfo, Status
+from rosewood.results.run import Average, AveragedRun, Metrics, RunInfo, Status
 
 __all__ = [
     "AnomalyResult",
@@ -57,7 +57,6 @@ __all__ = [
     "FinishedBlock",
     "GroupResult",
     "LiveAttack",
-    "Lora",
     "MatchedMoment",
     "Mean",
     "Metrics",

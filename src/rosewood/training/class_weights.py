@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rosewood.config.settings import BALANCED, ClassWeights
 from rosewood.errors import RunError
-
-ClassWeights = Literal["balanced"] | Mapping[str, float]
-BALANCED: Literal["balanced"] = "balanced"
-
-
-def parse_class_weights(text: str) -> ClassWeights:
-    """What --class-weights says: `balanced`, or a weight for each label."""
-    if text.strip() == BALANCED:
-        return BALANCED
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, number = part.rpartition("=")
-        try:
-            weight = float(number)
-        except ValueError:
-            weight = -1.0
-        if not equals or not name.strip() or not 0 < weight < float("inf"):
-            raise RunError(
-                f"--class-weights is {BALANCED!r}, or a number above 0 for each label, such as spam=5,ham=1; got "
-                f"{part.strip()!r}"
-            )
-        found[name.strip()] = weight
-    return found
 
 
 def resolved_weights(chosen: ClassWeights, labels: Sequence[str], rows: Sequence[int]) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 from datasets import ClassLabel
@@ -42,7 +41,7 @@ def in_order_of_outputs(plan: Plan, start: Outline) -> Plan:
             f"{', '.join(plan.task.labels)}: with several labels a text both must have one order. Write the labels "
             "in a task file in the order of the outputs, or take a new head: --new-head"
         )
-    return replace(plan, task=plan.task.model_copy(update={"labels": ordered}))
+    return plan.model_copy(update={"task": plan.task.model_copy(update={"labels": ordered})})
 
 
 def warn_of_other_labels(model: nn.Module, data: Any) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import Field, InstanceOf
 from transformers import PretrainedConfig
 
+from rosewood.config.settings import RunSettings
 from rosewood.data.tasks import Task
 from rosewood.recipe import Recipe
-from rosewood.results import Lora
-from rosewood.training.class_weights import ClassWeights
 
 DEFAULTS: dict[str, Any] = {
     "num_train_epochs": 3.0,
@@ -25,31 +23,15 @@ LORA_RATE = 1e-3  # an adapter starts from nothing and has further to go
 RATES = {1024: 2e-5, 512: 5e-5, 0: 2e-4}
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(RunSettings):
     """Everything that decides what a run computes."""
 
-    recipe: Recipe
+    recipe: InstanceOf[Recipe]
     task: Task
-    model: str = "minilm"
-    labels: Sequence[str] | None = None  # names of the checkpoint's outputs in their order; None: those in its config
-    new_head: bool = False  # also where the checkpoint has a trained one
-    pretrained: str | None = None  # what anchors tie the encoder to; None: what the checkpoint names, or itself
-    data_dir: str | None = None
-    train_size: int | None = None
-    validation_size: int = 1000
-    max_length: int = 128
-    seed: int = 0
-    early_stopping: int | None = None
-    select_by: str | None = None
-    select_examples: int = 100
-    max_skipped_steps: int = 10
-    watch: Sequence[str] = ()
-    watch_every: int = 10
-    lora: Lora | None = None
-    class_weights: ClassWeights | None = None
-    arguments: dict[str, Any] = field(default_factory=dict)
-    trust_remote_code: str | None = None  # the model whose own code may run; never taken from a file
+    arguments: dict[str, Any] = Field(default={})
+    """Training arguments that win over those of the recipe."""
+    trust_remote_code: str | None = None
+    """The model whose own code may run; never taken from a file."""
 
     def training_arguments(self) -> dict[str, Any]:
         """Defaults, then what the recipe's paper says, then what the user says."""
@@ -69,7 +51,7 @@ class Plan:
         if self.has_rate:
             return self
         rate = LORA_RATE if self.lora is not None else default_rate(config)
-        return replace(self, arguments=self.arguments | {"learning_rate": rate})
+        return self.model_copy(update={"arguments": self.arguments | {"learning_rate": rate}})
 
 
 def default_rate(config: PretrainedConfig) -> float:

@@ -21,7 +21,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ from transformers import TrainerCallback
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import TrainOutput
 
+from rosewood.config.settings import RunSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
@@ -83,7 +83,7 @@ def settled(plan: Plan) -> Settled:
         remark += f"Pre-trained model: {origin.name} ({origin.why}). "
     if chose_rate:
         remark += f"Learning rate {plan.arguments['learning_rate']:g}, the default for a model of this size"
-    return Settled(replace(plan, pretrained=origin.name), remark)
+    return Settled(plan.model_copy(update={"pretrained": origin.name}), remark)
 
 
 def check_run(plan: Plan) -> None:
@@ -170,24 +170,9 @@ def _resume(
     plan = Plan(
         recipe=load_recipe(output / "recipe.yaml"),
         task=load_task(output / "task.yaml"),
-        model=info.model,
-        new_head=info.new_head,
-        pretrained=info.pretrained or info.model,
-        data_dir=info.data_dir,
-        train_size=info.train_size,
-        validation_size=info.validation_size,
-        max_length=info.max_length,
-        seed=info.seed,
-        early_stopping=info.early_stopping,
-        select_by=info.select_by,
-        select_examples=info.select_examples,
-        max_skipped_steps=info.max_skipped_steps,
-        watch=info.watch,
-        watch_every=info.watch_every,
-        lora=info.lora,
-        class_weights=info.class_weights,
         arguments=info.training_arguments,
         trust_remote_code=trust_remote_code,
+        **dict(info.only(RunSettings)) | {"pretrained": info.pretrained or info.model},
     )
     data, words = _same_data(plan, info, output)
     trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
@@ -204,7 +189,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
     if not (output / "run.json").exists() or not _has_begun(output):
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
-    settings = {name: value for name, value in _settings(plan).items() if name != "data_dir"}  # fingerprints count
+    # Of the data, fingerprints count; the labels are in the task, in the order of the outputs.
+    settings = {name: value for name, value in _settings(plan).items() if name not in ("data_dir", "labels")}
     if plan.pretrained is None:  # whichever it found
         del settings["pretrained"]
     if not plan.has_rate:  # it took the one for its model
@@ -217,7 +203,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
     if info.status == "finished":
         if info.data_dir != _settings(plan)["data_dir"]:
             labels = load_task(output / "task.yaml").labels  # in the order of the model's outputs
-            _same_data(replace(plan, task=plan.task.model_copy(update={"labels": labels})), info, output)
+            task = plan.task.model_copy(update={"labels": labels})
+            _same_data(plan.model_copy(update={"task": task}), info, output)
         return info
     return resume_run(output, trust_remote_code=plan.trust_remote_code, callbacks=callbacks, data_dir=plan.data_dir)
 
@@ -304,25 +291,12 @@ def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) 
 
 def _settings(plan: Plan) -> dict[str, Any]:
     """The settings of a plan as run.json keeps them."""
-    return {
+    return dict(plan.only(RunSettings)) | {
         "recipe": plan.recipe.name,
         "task": plan.task.name,
         "model": _lasting(plan.model),
         "pretrained": None if plan.pretrained in (None, plan.model) else _lasting(plan.pretrained),
-        "new_head": plan.new_head,
-        "seed": plan.seed,
         "data_dir": None if plan.data_dir is None else str(Path(plan.data_dir).resolve()),
-        "train_size": plan.train_size,
-        "validation_size": plan.validation_size,
-        "max_length": plan.max_length,
-        "early_stopping": plan.early_stopping,
-        "select_by": plan.select_by,
-        "select_examples": plan.select_examples,
-        "max_skipped_steps": plan.max_skipped_steps,
-        "watch": list(plan.watch),
-        "watch_every": plan.watch_every,
-        "lora": plan.lora,
-        "class_weights": plan.class_weights,
         "training_arguments": plan.training_arguments(),
     }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rosewood.config.settings import RunSettings
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.results.locks import held
@@ -89,20 +90,10 @@ def save_outcome(study: Study, plan: Plan, task: str, output: Path) -> Tuning:
 
 def command(plan: Plan, task: str, output: Path) -> str:
     """The `rosewood train` that uses the best settings on all training data of the task."""
-    words: dict[str, Any] = {"recipe": output / BEST, "task": task, "model": plan.model, "data-dir": plan.data_dir}
-    words["labels"] = None if plan.labels is None else ",".join(plan.labels)
-    words["pretrained"] = plan.pretrained
-    words |= {"train-size": plan.train_size, "max-length": plan.max_length, "seed": plan.seed}
-    words |= {"early-stopping": plan.early_stopping, "select-by": plan.select_by}
-    if plan.select_by is not None:
-        words["select-examples"] = plan.select_examples
-    if plan.lora is not None:
-        words |= {"lora-rank": plan.lora.rank, "lora-alpha": plan.lora.alpha, "lora-dropout": plan.lora.dropout}
-    words["trust-remote-code"] = plan.trust_remote_code
-    options = [word for name, value in words.items() if value is not None for word in (f"--{name}", str(value))]
-    options += ["--new-head"] if plan.new_head else []
-    targets = [word for target in (plan.lora.targets if plan.lora else []) for word in ("--lora-targets", target)]
-    return shlex.join(["rosewood", "train", *options, *targets, "--output", str(output / "best")])
+    settings = plan.only(RunSettings).words(without=["validation_size"])  # that of the search is of held-out data
+    trusted = [] if plan.trust_remote_code is None else ["--trust-remote-code", plan.trust_remote_code]
+    named = ["--recipe", str(output / BEST), "--task", task]
+    return shlex.join(["rosewood", "train", *named, *settings, *trusted, "--output", str(output / "best")])
 
 
 def _csv(trials: Sequence[Tried]) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Trials:
     def _trained(self, trial: optuna.Trial, settings: dict[str, Any], folder: Path) -> float:
         if not (folder / "run.json").exists():
             clear(folder)  # killed before it had begun
-        plan = replace(self.plan, recipe=load_recipe(self.plan.recipe, settings))
+        plan = self.plan.model_copy(update={"recipe": load_recipe(self.plan.recipe, settings)})
         try:
             finish_run(plan, folder, [_Reports(trial, self.goal, self.news)])
         except Exception:

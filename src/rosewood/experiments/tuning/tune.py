@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import yaml
 from rich import get_console
 from rich.console import Console
 
+from rosewood.config.settings import RunSettings
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from optuna import Study
 
 _PAUSE = 1.0
+# The settings that the identity of a study has always had. Others are in it where they are not at their default, so
+# that a new setting leaves older studies as they are.
+IN_STUDIES = ("train_size", "validation_size", "max_length", "seed", "early_stopping", "select_examples", "lora")
+# The identity has what the first three stand for, and the others change no figure.
+NOT_IN_STUDIES = ("model", "data_dir", "select_by", "watch", "watch_every")
 
 
 def tune(
@@ -57,8 +62,8 @@ def tune(
 
     `search` maps settings to ranges or choices: `{"learning_rate": "1e-5..1e-3:log", "selection.keep_quantile":
     "0.3..0.9", "anchors.0.weight": [0.1, 0.5]}`. The objective is `clean` accuracy, `robust` accuracy under an
-    `attack`, or their weighted `mean`. `settings` are those of a run: model, labels, new_head, pretrained, data_dir,
-    train_size, validation_size, max_length, seed, early_stopping, select_examples, lora. Test data are never read.
+    `attack`, or their weighted `mean`. `settings` are those of a run, the fields of `RunSettings`, such
+    as model, data_dir, train_size, max_length and seed. Test data are never read.
     Given again, the call goes on with the study; others who name the same `storage` and `study` work on it too.
     """
     if not isinstance(search, Mapping):
@@ -72,8 +77,10 @@ def tune(
     chosen = load_recipe(recipe, {f"training.{name}": value for name, value in (training or {}).items()})
     space, output = space_of(search, chosen), Path(output)
     check_writable(output)
-    plan = Plan(recipe=chosen, task=held_out(whole), select_by=attack, **settings)
-    check_run(replace(plan, recipe=load_recipe(chosen, {path: each.tried[0] for path, each in space.items()})))
+    fixed = {"recipe": chosen, "task": held_out(whole), "select_by": attack}
+    plan = Plan.checked(settings | fixed, ExperimentError)
+    first = load_recipe(chosen, {path: each.tried[0] for path, each in space.items()})
+    check_run(plan.model_copy(update={"recipe": first}))
     with _quiet_optuna():
         opened = _study(plan, space, goal, output, storage, study)
         again = _saved(task, output) if isinstance(task, Task) else str(task)
@@ -113,7 +120,7 @@ def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | No
 
 def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
     """Everything that decides a trial's figure but its settings: a study of two kinds of figures would be none."""
-    others = ("train_size", "validation_size", "max_length", "seed", "early_stopping", "select_examples")
+    settings = plan.only(RunSettings).changed(always=IN_STUDIES)
     facts = {
         "recipe": deciding(plan.recipe.to_dict()),
         "search": {path: str(dimension) for path, dimension in space.items()},
@@ -125,11 +132,8 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
         ],
         "model": of_checkpoint(plan.model),
         "data": {name: source_identity(plan.task, name, plan.data_dir) for name in plan.task.splits},
-        "lora": None if plan.lora is None else plan.lora.model_dump(mode="json"),
         **lexicon_sources(plan.recipe, plan.select_by, plan.data_dir),
-        **{name: getattr(plan, name) for name in others},
-        # Left out where they are not given, so that older studies go on.
-        **{name: value for name in ("labels", "new_head", "pretrained") if (value := getattr(plan, name))},
+        **{name: value for name, value in settings.items() if name not in NOT_IN_STUDIES},
     }
     if goal.objective == "mean":  # older versions took clean accuracy on all held-out examples
         facts["mean"] = "on the same examples"
