@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from rosewood.cli.schema import FileKind, schema_text
 from rosewood.config import strict_yaml
-from rosewood.config.settings import SharedRunSettings
+from rosewood.config.settings import AttackSettings, SharedRunSettings
 from rosewood.data.suites import Suite, SuiteSet
 from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice, Experiment, RecipeChoice, TaskChoice
@@ -26,6 +26,7 @@ FILES = {
     "experiment": [*(ROOT / "experiments").glob("*.yaml")],
 }
 MODELS = [Task, Split, FolderSource, HubSource, EmbeddedSource, Carve, NoiseRule, Suite, SuiteSet]
+HELPED = {*SharedRunSettings.model_fields, *AttackSettings.model_fields}  # `--help` explains them
 MODELS += [Experiment, RecipeChoice, TaskChoice, AttackChoice, EvaluationChoice]
 
 
@@ -65,7 +66,7 @@ def test_mistakes_do_not_fit(kind: str, raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_the_page_explains_every_entry(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
-        if name != "memory" and name not in SharedRunSettings.model_fields:  # no file can have it; --help has these
+        if name != "memory" and name not in HELPED:  # which no file can have
             assert f"`{field.alias or name}`" in PAGE, f"{model.__name__}.{name}"
 
 

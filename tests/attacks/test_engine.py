@@ -364,10 +364,10 @@ def test_labels_go_by_their_names(tokenizer: PreTrainedTokenizerFast, single: Da
     [
         ({"lexicon": None}, r"pwws replaces words by those of a lexicon: pass one, such as lexicon=Lexicon"),
         ({"field": "txt"}, r"there is no text 'txt' to attack: did you mean text\?"),
-        ({"max_queries": 0}, "max_queries must be at least 1, got 0"),
-        ({"max_seconds": 0.0}, "max_seconds must be a number above 0, got 0"),
-        ({"max_seconds": float("nan")}, "max_seconds must be a number above 0, got nan"),
-        ({"max_seconds": float("inf")}, "max_seconds must be a number above 0, got inf"),
+        ({"max_queries": 0}, "max_queries: input should be greater than or equal to 1, got 0"),
+        ({"max_seconds": 0.0}, "max_seconds: input should be greater than 0, got 0"),
+        ({"max_seconds": float("nan")}, "max_seconds: input should be a finite number, got nan"),
+        ({"max_seconds": float("inf")}, "max_seconds: input should be a finite number, got inf"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_length": 1000}, "max_length 1000 is more than the model's 128 tokens"),
     ],
@@ -500,7 +500,7 @@ def test_texts_that_a_lexicon_does_not_know_are_not_attacked(
     assert [example.changeable for example in known.examples] == [1, 2, 0] and known.summary.attacked
     typos = run(model, data, Typos())
     assert [example.changeable for example in typos.examples] == [4, 3, 3] and typos.summary.attacked
-    with pytest.raises(RunError, match="min_changeable is a share from 0 to 1, got 2"):
+    with pytest.raises(RunError, match="min_changeable: input should be less than or equal to 1, got 2"):
         run(model, data, Pwws(), min_changeable=2)
 
 

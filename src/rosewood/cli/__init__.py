@@ -16,8 +16,6 @@ from rich.console import Console
 
 from rosewood.errors import RosewoodError
 
-LARGEST_SEED = 2**32 - 1  # of numpy's generators
-
 app = typer.Typer(
     name="rosewood",
     help="Fine-tune language models so that they stay right when text is attacked, shifted or noisy.",

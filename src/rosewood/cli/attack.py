@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import LARGEST_SEED, app
+from rosewood.cli import app
 from rosewood.cli.evaluate import check_run, in_words_of, name_outputs, names_in, own_file, task_of
+from rosewood.cli.options import options_of_settings
 from rosewood.cli.train import file_name
+from rosewood.config.settings import DATA, SEARCH, AttackSettings
 from rosewood.errors import DataError, RunError
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ EXAMPLES = """
 
   torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
 """
-SEARCH, DATA = "Search", "Data"
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,11 @@ class Orders:
     lexicon: str | None
     masked_lm: str | None
     examples: int
-    field: str | None
-    seed: int
-    batch_size: int
-    max_length: int | None
-    max_queries: int | None
-    max_seconds: float | None
-    min_changeable: float
+    settings: AttackSettings
 
 
 @app.command(epilog=EXAMPLES)
+@options_of_settings()
 def attack(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names."),
     attack: str = typer.Option(
@@ -82,19 +78,6 @@ def attack(
         None,
         metavar="MODEL",
         help="A masked language model that writes the words of bert-attack and bae: a folder or Hub name.",
-        rich_help_panel=SEARCH,
-    ),
-    max_queries: int | None = typer.Option(
-        None, min=1, help="Texts that may be scored for one example.", rich_help_panel=SEARCH
-    ),
-    max_seconds: float | None = typer.Option(
-        None, min=0.001, help="Stop the search after so long, and give bounds.", rich_help_panel=SEARCH
-    ),
-    min_changeable: float = typer.Option(
-        0.1,
-        min=0,
-        max=1,
-        help="With a smaller share of words that can change, the table says not attacked.",
         rich_help_panel=SEARCH,
     ),
     task: str | None = typer.Option(
@@ -136,18 +119,11 @@ def attack(
     examples: int = typer.Option(
         1000, min=1, help="Attack a seeded sample of at most this size.", rich_help_panel=DATA
     ),
-    field: str | None = typer.Option(
-        None, help="The text of a pair to change.", show_default="the last", rich_help_panel=DATA
-    ),
-    max_length: int | None = typer.Option(
-        None, min=4, help="Tokens per text.", show_default="the run's or tokenizer's", rich_help_panel=DATA
-    ),
+    settings: AttackSettings = AttackSettings(),  # noqa: B008  frozen
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
     ),
     show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
-    seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the sample and of the search."),
-    batch_size: int = typer.Option(64, min=1),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
     trust_remote_code: list[str] = typer.Option(
         [],
@@ -181,13 +157,7 @@ def attack(
         lexicon,
         masked_lm,
         examples,
-        field,
-        seed,
-        batch_size,
-        max_length,
-        max_queries,
-        max_seconds,
-        min_changeable,
+        settings,
     )
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own)
@@ -251,7 +221,8 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         own = in_words_of(orders.own, directory if info else None)
         task = own_task(own.file, model.config, own.text_columns, own.label_column)
     split = orders.split or ("test" if "test" in task.splits else "validation")
-    data = load_split(task, split, folder, orders.examples, orders.seed)
+    data = load_split(task, split, folder, orders.examples, orders.settings.seed)
+    length = orders.settings.max_length or (info.max_length if info else None)
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
@@ -260,13 +231,7 @@ def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[st
         data,
         orders.attack,
         _resources(orders, known or task, folder),
-        orders.field,
-        seed=orders.seed,
-        batch_size=orders.batch_size,
-        max_length=orders.max_length or (info.max_length if info else None),
-        max_queries=orders.max_queries,
-        max_seconds=orders.max_seconds,
-        min_changeable=orders.min_changeable,
+        orders.settings.model_copy(update={"max_length": length}),
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),

@@ -7,7 +7,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import LARGEST_SEED, app
+from rosewood.cli import app
+from rosewood.config.settings import LARGEST_SEED
 
 RECIPES = ("vanilla", "rose-ensemble")
 TRAIN_SIZE = 1280

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import LARGEST_SEED, app
+from rosewood.cli import app
+from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:

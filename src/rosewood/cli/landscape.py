@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import LARGEST_SEED, app, resumable
+from rosewood.cli import app, resumable
+from rosewood.config.settings import LARGEST_SEED
 
 if TYPE_CHECKING:
     from rosewood.lab.landscape import Landscape

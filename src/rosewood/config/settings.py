@@ -61,11 +61,12 @@ class Settings(BaseModel):
 
     def changed(self, always: Collection[str] = ()) -> dict[str, Any]:
         """The settings that are not at their default, and some that a fingerprint has always had, as JSON has them."""
-        plain = self.model_dump(mode="json")
-        defaults = {
-            name: field.get_default(call_default_factory=True) for name, field in type(self).model_fields.items()
+        usual = {name: field.get_default() for name, field in type(self).model_fields.items()}
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if name in always or getattr(self, name) != usual[name]
         }
-        return {name: value for name, value in plain.items() if name in always or getattr(self, name) != defaults[name]}
 
     def words(self, without: Collection[str] = (), prefix: str = "") -> list[str]:
         """The options of a command line that say what is not at its default."""
@@ -234,3 +235,30 @@ class TrainingShortcuts(Settings):
     def arguments(self) -> dict[str, Any]:
         """Those that were given, under the names of transformers."""
         return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+class AttackSettings(Settings):
+    """How an attack is carried out, whichever it is. The first five decide what it finds, and so do new ones."""
+
+    field: Annotated[str | None, Option(DATA, "the last")] = None
+    """The text of a pair to change."""
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED), Option()] = 0
+    """Seed of the sample and of the search."""
+    max_length: Annotated[int | None, Field(ge=4), Option(DATA, "the run's or tokenizer's")] = None
+    """Tokens per text."""
+    max_queries: Annotated[int | None, Field(ge=1), Option(SEARCH)] = None
+    """Texts that may be scored for one example."""
+    max_seconds: Annotated[float | None, Field(gt=0, allow_inf_nan=False), Option(SEARCH)] = None
+    """Stop the search after so long, and give bounds."""
+    batch_size: Annotated[int, Field(ge=1), Option()] = 64
+    """Texts that are scored together."""
+    min_changeable: Annotated[float, Field(ge=0, le=1), Option(SEARCH)] = 0.1
+    """With a smaller share of words that can change, the table says not attacked."""
+    max_queries_per_word: Annotated[int | None, Field(ge=1), Option(SEARCH)] = None
+    """Texts that may be scored for one example, for each of its words."""
+
+    def deciding(self) -> dict[str, Any]:
+        """What a fingerprint has of them; a new setting changes it only where it is not at its default."""
+        first = ("field", "seed", "max_length", "max_queries", "max_seconds")
+        found = self.only(AttackSettings).changed(always=first)
+        return {name: value for name, value in found.items() if name not in ("batch_size", "min_changeable")}

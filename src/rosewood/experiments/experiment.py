@@ -12,13 +12,15 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema
 
 from rosewood.config import strict_yaml
-from rosewood.config.settings import Lora, SharedRunSettings, problem_of
+from rosewood.config.settings import AttackSettings, Lora, SharedRunSettings, problem_of
 from rosewood.errors import ExperimentError
 
 Positive = Annotated[int, Field(gt=0)]
@@ -71,7 +73,7 @@ class EvaluationChoice(_Strict):
     """How often two dropout passes of a step disagree is watched, and told for so many first steps."""
 
 
-class AttackChoice(_Strict):
+class AttackChoice(_Strict, AttackSettings):
     """An attack on every trained model, on the same examples of the task's test (or else validation) split."""
 
     attack: str
@@ -79,8 +81,16 @@ class AttackChoice(_Strict):
     examples: Positive = 100
     changes: dict[str, Any] = Field(default={}, alias="set")
     lexicon: str | None = None
-    max_queries: Positive | None = None
-    batch_size: Positive = 64
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without settings at their default, but for two, so that a new one leaves the fingerprints of cells alone."""
+        left_out = AttackSettings.model_fields.keys() - self.changed_settings().keys() - {"max_queries", "batch_size"}
+        return {name: value for name, value in dump(self).items() if name not in left_out}
+
+    def changed_settings(self) -> dict[str, Any]:
+        """The settings of the search that are not at their default."""
+        return self.only(AttackSettings).changed()
 
     @property
     def name(self) -> str:

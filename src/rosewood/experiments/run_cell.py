@@ -10,6 +10,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.runner.api import choose_attack, prepare, provisions
 from rosewood.attacks.runner.execute import carry_out
+from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
 from rosewood.dynamics.inconsistency import read_inconsistency
 from rosewood.evaluation.evaluate import evaluate
@@ -125,12 +126,10 @@ def _attacked(
     campaign = prepare(
         model,
         tokenizer,
-        load_split(plan.task, split, plan.data_dir, chosen.examples, seed=0),
+        load_split(plan.task, split, plan.data_dir, chosen.examples, chosen.seed),
         attack,
         provisions(attack, plan.task, plan.data_dir, chosen.lexicon),
-        batch_size=chosen.batch_size,
-        max_length=plan.max_length,
-        max_queries=chosen.max_queries,
+        chosen.model_copy(update={"max_length": chosen.max_length or plan.max_length}).only(AttackSettings),
         task=plan.task.name,
         split=split,
     )

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
+from rosewood.config.settings import AttackSettings
 from rosewood.results.defence import Forwards
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
 
@@ -85,7 +86,7 @@ class TestFile(ResultPart):
     label_column: str | None = None  # None: `label` or `labels`
 
 
-class AttackReport(ResultFile):
+class AttackReport(ResultFile, AttackSettings):
     """What `attack.json` says of one attack on one model: the figures, with the settings that decide them."""
 
     model: str
@@ -102,19 +103,23 @@ class AttackReport(ResultFile):
     masked_lm: str | None = None
     constraints: dict[str, dict[str, Any]] = Field(default_factory=dict)  # those beside the attack's own settings
     causal_lm: str | None = None
-    max_queries_per_word: Count | None = None
     field: str  # the text that was attacked
     forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
-    seed: int
     max_length: Count
-    max_queries: Count | None
-    max_seconds: float | None
     fingerprint: str  # of all of the above and the model's weights: what resumes must share
     test_file: TestFile | None = None  # where the data came from, if from a file of the user's own
     versions: dict[str, str] = Field(default_factory=installed_versions)
     created: AwareDatetime = Field(default_factory=now)
     seconds: Annotated[float, Field(ge=0)]
     summary: AttackSummary
+
+    @model_validator(mode="before")
+    @classmethod
+    def _judged_as_in_the_summary(cls, raw: Any) -> Any:
+        """Older versions wrote `min_changeable` there alone."""
+        if isinstance(raw, dict) and isinstance(summary := raw.get("summary"), dict) and "min_changeable" in summary:
+            return {"min_changeable": summary["min_changeable"]} | raw
+        return raw
 
 
 class AttackResult(AttackReport):

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.example import Resources
-from rosewood.attacks.runner.job import MIN_CHANGEABLE
+from rosewood.config.settings import AttackSettings
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError
 from rosewood.protocol import Perturbation
@@ -103,7 +103,7 @@ class Substitution:
     def _warn_of_other_languages(self, substituting: Substituting, texts: Sequence[str]) -> None:
         words = [word for text in texts for word in Words.split(text).words]
         share = substituting.known(words) / max(1, len(words))
-        if share < MIN_CHANGEABLE:
+        if share < AttackSettings().min_changeable:
             assert self.lexicon is not None
             warnings.warn(
                 f"the lexicon {self.lexicon.name} has substitutes for only {share:.1%} of the words of the training "

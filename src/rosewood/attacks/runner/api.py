@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,9 @@ from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
-from rosewood.attacks.runner.job import MIN_CHANGEABLE, Campaign
+from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
+from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.own import TEST, own_task
 from rosewood.data.tasks import Task
@@ -117,16 +117,9 @@ def prepare(
     data: Dataset,
     attack: Attack,
     resources: Resources,
-    field: str | None = None,
+    settings: AttackSettings,
     *,
-    seed: int = 0,
-    batch_size: int = 64,
-    max_length: int | None = None,
-    max_queries: int | None = None,
-    max_queries_per_word: int | None = None,
     constraints: Sequence[Constraint] = (),
-    max_seconds: float | None = None,
-    min_changeable: float = MIN_CHANGEABLE,
     task: str | None = None,
     split: str | None = None,
     test_file: TestFile | None = None,
@@ -136,25 +129,16 @@ def prepare(
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
     if getattr(model.config, "problem_type", None) == "multi_label_classification":
         raise RunError("the model is for several labels a text, and attacks need one label a text")
-    max_length = max_length or text_length(model, tokenizer)
-    scorer = Scorer(model, tokenizer, max_length, batch_size)
-    fields, columns = _checked(data, scorer)
-    field = fields[-1] if field is None else field
+    max_length = settings.max_length or text_length(model, tokenizer)
+    fields, columns = _checked(data, Scorer(model, tokenizer, max_length, settings.batch_size))
+    field = fields[-1] if settings.field is None else settings.field
     problems = [*attack.lacks(resources), *attack.problems_with(model)]
     if field not in fields:
         problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
-    if max_queries is not None and max_queries < 1:
-        problems.append(f"max_queries must be at least 1, got {max_queries}")
-    if max_queries_per_word is not None and max_queries_per_word < 1:
-        problems.append(f"max_queries_per_word must be at least 1, got {max_queries_per_word}")
     if constraints and isinstance(attack, TextAttackRecipe):
         problems.append(f"textattack:{attack.recipe} has constraints of its own: leave out the others")
     for rule in constraints:
         problems += [why for name, why in rule.needs().items() if getattr(resources, name) is None]
-    if max_seconds is not None and not 0 < max_seconds < inf:
-        problems.append(f"max_seconds must be a number above 0, got {max_seconds}")
-    if not 0 <= min_changeable <= 1:
-        problems.append(f"min_changeable is a share from 0 to 1, got {min_changeable}")
     if problems:
         raise RunError("\n".join(problems))
     kind = TextAttackCampaign if isinstance(attack, TextAttackRecipe) else Campaign
@@ -167,15 +151,10 @@ def prepare(
         labels=data["label"][:],
         columns=columns,
         field=field,
-        data=fingerprint(data),
-        seed=seed,
-        batch_size=batch_size,
         max_length=max_length,
-        max_queries=max_queries,
-        max_queries_per_word=max_queries_per_word,
+        data=fingerprint(data),
         constraints=tuple(constraints),
-        max_seconds=max_seconds,
-        min_changeable=min_changeable,
+        settings=settings.model_copy(update={"field": field, "max_length": max_length}),
         task=task,
         split=split,
         test_file=test_file,
@@ -226,26 +205,20 @@ def attack(
     encoder: Encoder | None = None,
     masked_lm: MaskedLM | None = None,
     causal_lm: CausalLM | None = None,
-    field: str | None = None,
-    seed: int = 0,
-    batch_size: int = 64,
-    max_length: int | None = None,
-    max_queries: int | None = None,
-    max_queries_per_word: int | None = None,
     constraints: Sequence[Constraint] = (),
-    max_seconds: float | None = None,
-    min_changeable: float = MIN_CHANGEABLE,
     folder: str | Path | None = None,
     jobs: int = 1,
     progress: bool = True,
+    **settings: Any,
 ) -> AttackResult:
     """Change words of one text of each example until the model is wrong, and say how often that works.
 
     `data` are rows with texts and labels: a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a
     CSV, TSV, JSON Lines or Parquet file. Labels are names of the model's outputs or their numbers; `text_columns` and
     `label_column` name the columns where they are not `text` and `label` or `labels`. `attack` is a name (its settings
-    are then the default ones) or an attack with settings. `field` is the text to change, by default the last one: the
-    hypothesis of a pair.
+    are then the default ones) or an attack with settings. The other settings are the fields of `AttackSettings`: field,
+    seed, max_length, max_queries, max_seconds, batch_size and min_changeable. `field` is the text to change, by default
+    the last one: the hypothesis of a pair.
 
     Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
     size, order and number of examples change nothing but, rarely, the choice between scores that are nearly equal.
@@ -270,15 +243,8 @@ def attack(
         rows,
         choose_attack(attack) if isinstance(attack, str) else attack,
         Resources(lexicon, language_model, tagger, encoder, masked_lm, causal_lm),
-        field,
-        seed=seed,
-        batch_size=batch_size,
-        max_length=max_length,
-        max_queries=max_queries,
-        max_queries_per_word=max_queries_per_word,
+        AttackSettings.checked(settings),
         constraints=tuple(constraints),
-        max_seconds=max_seconds,
-        min_changeable=min_changeable,
         test_file=file_of(data, rows, label_column),
     )
     return carry_out(campaign, None if folder is None else Path(folder), jobs, progress)

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.report import summarize
 from rosewood.attacks.runner.store import REPORT, load_outcome, save_outcome
+from rosewood.config.settings import AttackSettings
 from rosewood.errors import RosewoodError, RunError
 from rosewood.models.defended import forwards_of
 from rosewood.results import AttackedExample, AttackResult, FinishedBlock
@@ -169,7 +170,7 @@ def _carry_out(campaign: Campaign, folder: Path | None, jobs: int, progress: boo
     done = _merged(from_all(journal.read() if journal else {}))
     todo = share_of([number for number in range(len(campaign.blocks)) if number not in done])
     began = time.monotonic() - max((block.seconds for block in done.values()), default=0.0)
-    deadline = None if campaign.max_seconds is None else began + campaign.max_seconds
+    deadline = None if campaign.settings.max_seconds is None else began + campaign.settings.max_seconds
     before = sum(len(block.examples) for block in done.values())
     with tqdm(
         total=before + sum(len(campaign.blocks[number]) for number in todo),
@@ -211,10 +212,10 @@ def finished(campaign: Campaign, folder: Path) -> AttackResult | None:
 
 def _judged(result: AttackResult, campaign: Campaign, folder: Path | None) -> AttackResult:
     """A finished result under the share of words that this campaign asks for, which needs no new search."""
-    if result.summary.min_changeable == campaign.min_changeable:
+    asked = {"min_changeable": campaign.settings.min_changeable}
+    if result.summary.min_changeable == asked["min_changeable"]:
         return result
-    summary = result.summary.model_copy(update={"min_changeable": campaign.min_changeable})
-    result = result.model_copy(update={"summary": summary})
+    result = result.model_copy(update={"summary": result.summary.model_copy(update=asked), **asked})
     if folder and is_first():
         save_outcome(result, folder)
     return result
@@ -238,7 +239,7 @@ def _merged(parts: list[Blocks]) -> dict[int, FinishedBlock]:
 def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
     examples = sorted((each for block in done.values() for each in block.examples), key=lambda example: example.row)
     if not examples:
-        raise RunError(f"no example was scored within max_seconds {campaign.max_seconds}: allow more time.")
+        raise RunError(f"no example was scored within max_seconds {campaign.settings.max_seconds}: allow more time.")
     lexicon = campaign.resources.lexicon
     return AttackResult(
         model=campaign.model.name_or_path or type(campaign.model).__name__,
@@ -247,7 +248,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         test_file=campaign.test_file,
         forwards=forwards_of(campaign.model),
         seconds=seconds,
-        summary=summarize(examples, len(campaign.texts) - len(examples), campaign.min_changeable),
+        summary=summarize(examples, len(campaign.texts) - len(examples), campaign.settings.min_changeable),
         examples=examples,
-        **campaign.facts,
+        **dict(campaign.settings.only(AttackSettings)) | campaign.facts,
     )

@@ -17,6 +17,7 @@ from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
+from rosewood.config.settings import AttackSettings
 from rosewood.models import identity
 from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
@@ -106,8 +107,6 @@ class Answering:
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
 # rounded to five decimals; 2: margins.
 SEARCHES = 2
-# Of the words of a text in a language that the lexicon does not know, some are spelt like words that it does know.
-MIN_CHANGEABLE = 0.1
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8
 
@@ -128,15 +127,10 @@ class Campaign:
     labels: list[int]
     columns: list[int]  # the model's outputs in the order of the labels
     field: str
+    max_length: int
     data: str  # fingerprint
-    seed: int = 0
-    batch_size: int = 64
-    max_length: int = 128
-    max_queries: int | None = None
-    max_queries_per_word: int | None = None
+    settings: AttackSettings
     constraints: tuple[Constraint, ...] = ()
-    max_seconds: float | None = None
-    min_changeable: float = MIN_CHANGEABLE
     task: str | None = None
     split: str | None = None
     test_file: TestFile | None = None
@@ -150,9 +144,9 @@ class Campaign:
     @cached_property
     def blocks(self) -> list[list[int]]:
         """The rows of each block, in an order that is random but for the seed."""
-        order = sorted(range(len(self.texts)), key=lambda row: (key(self.seed, self.texts[row]), row))
+        order = sorted(range(len(self.texts)), key=lambda row: (key(self.settings.seed, self.texts[row]), row))
         size = self.attack.examples_together
-        if self.max_seconds is not None:
+        if self.settings.max_seconds is not None:
             size = min(size, TOGETHER_IN_A_HURRY)
         return [order[start : start + size] for start in range(0, len(order), size)]
 
@@ -169,16 +163,10 @@ class Campaign:
             "lexicon": identity.of_resource(self.resources.lexicon),
             "language_model": identity.of_resource(self.resources.language_model),
             "encoder": identity.of_resource(self.resources.encoder),
-            "field": self.field,
-            "seed": self.seed,
-            "max_length": self.max_length,
-            "max_queries": self.max_queries,
-            "max_seconds": self.max_seconds,
+            **self.settings.deciding(),
         }
         if self.resources.masked_lm:  # a key without a value would part attacks from what they were before it existed
             facts["masked_lm"] = identity.of_resource(self.resources.masked_lm)
-        if self.max_queries_per_word:
-            facts["max_queries_per_word"] = self.max_queries_per_word
         if self.constraints:
             facts["constraints"] = {rule.name: asdict(rule) for rule in self.constraints}
             facts["causal_lm"] = identity.of_resource(self.resources.causal_lm)
@@ -193,7 +181,7 @@ class Campaign:
 
     def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
         """What becomes of some examples that run together, in the order in which they end."""
-        scorer = Scorer(self.model, self.tokenizer, self.max_length, self.batch_size)
+        scorer = Scorer(self.model, self.tokenizer, self.max_length, self.settings.batch_size)
         with evaluating(self.model):
             for example in run(self._attempts(rows, scorer), scorer, self.columns, deadline):
                 yield self._compared(example)
@@ -204,14 +192,14 @@ class Campaign:
             end = scorer.visible(tuple(texts.values()), list(texts).index(self.field))
             words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
             yield Attempt(
-                self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.seed,
+                self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.settings.seed,
                 self._max_queries(len(words.words)), self.refusal, self.constraints,
             )  # fmt: skip
 
     def _max_queries(self, words: int) -> int | None:
         """What an example of so many words may ask, its own text included."""
-        each = self.max_queries_per_word
-        budgets = [self.max_queries, None if each is None else 1 + each * words]
+        each = self.settings.max_queries_per_word
+        budgets = [self.settings.max_queries, None if each is None else 1 + each * words]
         return min((budget for budget in budgets if budget is not None), default=None)
 
     def _compared(self, example: AttackedExample) -> AttackedExample:

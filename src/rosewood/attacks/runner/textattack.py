@@ -74,9 +74,9 @@ class TextAttackCampaign(Campaign):
         module, _, name = _recipes()[self.attack.recipe].rpartition(".")
         fields = list(self.texts[0])
         attack = getattr(import_module(module), name).build(_wrapper(self))
-        if self.max_queries is not None:
-            attack.goal_function.query_budget = self.max_queries
-        attack.goal_function.batch_size = self.batch_size
+        if self.settings.max_queries is not None:
+            attack.goal_function.query_budget = self.settings.max_queries
+        attack.goal_function.batch_size = self.settings.batch_size
         if len(fields) > 1:
             ignored = {each for each in fields if each != self.field}
             constraints = import_module("textattack.constraints.pre_transformation")
@@ -85,7 +85,7 @@ class TextAttackCampaign(Campaign):
 
     def _record(self, row: int) -> AttackedExample:
         texts, label = self.texts[row], self.labels[row]
-        _seed(key(self.seed, texts))
+        _seed(key(self.settings.seed, texts))
         result = self._built.attack(OrderedDict(texts), label)
         clean, after = result.original_result, result.perturbed_result
         before = Words.split(texts[self.field])
@@ -116,7 +116,7 @@ class TextAttackCampaign(Campaign):
     def _status(self, result: Any) -> AttackStatus:
         statuses: dict[str, AttackStatus] = {"SkippedAttackResult": "wrong", "SuccessfulAttackResult": "broken"}
         status = statuses.get(type(result).__name__, "robust")
-        spent = self.max_queries is not None and result.num_queries >= self.max_queries
+        spent = self.settings.max_queries is not None and result.num_queries >= self.settings.max_queries
         return "out_of_queries" if status == "robust" and spent else status
 
 
@@ -132,7 +132,7 @@ def _row(texts: str | tuple[str, ...]) -> Row:
 
 def _wrapper(campaign: Campaign) -> Any:
     """The model as TextAttack sees it: a function from texts to class probabilities, in the order of the labels."""
-    scorer = Scorer(campaign.model, campaign.tokenizer, campaign.max_length, campaign.batch_size)
+    scorer = Scorer(campaign.model, campaign.tokenizer, campaign.max_length, campaign.settings.batch_size)
 
     class Wrapper(import_module("textattack.models.wrappers").ModelWrapper):  # type: ignore[misc]
         model = campaign.model

@@ -15,6 +15,7 @@ from rosewood.attacks.runner.api import choose_attack, prepare, provisions
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Resources
 from rosewood.config.registry import component_names
+from rosewood.config.settings import AttackSettings
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, closest
 from rosewood.lab.playground.runs import Answer, ServedRun, ask
@@ -99,9 +100,8 @@ def duel(
     for run, own in zip(runs, right, strict=True):
         features = Features(dict.fromkeys(texts, Value("string")) | {"label": ClassLabel(names=run.labels)})
         data = Dataset.from_dict({name: [text] for name, text in texts.items()} | {"label": [own]}, features)
-        campaign = prepare(
-            run.model, run.tokenizer, data, attack, resources, field, max_length=run.max_length, max_queries=max_queries
-        )
+        settings = AttackSettings(field=field, max_length=run.max_length, max_queries=max_queries)
+        campaign = prepare(run.model, run.tokenizer, data, attack, resources, settings)
         with _counting(run.model, partial(tell, run.name)):
             (example,) = campaign.records([0], None)
         rounds.append(Round(run.name, example, _replies(runs, texts, field, example, before, right)))

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator
 
+from rosewood.config.settings import AttackSettings
 from rosewood.report.parts import Listing, Part, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
@@ -111,15 +112,11 @@ def _attack(report: AttackReport) -> Iterator[str]:
     if report.lexicon_name is not None:
         yield from ("--lexicon", report.lexicon_name)
     examples = report.summary.examples + report.summary.left_out
-    yield from ("--examples", str(examples), "--field", report.field, "--max-length", str(report.max_length))
+    yield from ("--examples", str(examples))
     yield from _own_file(report.test_file)
     if report.split is not None and report.test_file is None:
         yield from ("--split", report.split)
-    if report.max_queries is not None:
-        yield from ("--max-queries", str(report.max_queries))
-    if report.max_seconds is not None:
-        yield from ("--max-seconds", f"{report.max_seconds:g}")
-    yield from ("--seed", str(report.seed))
+    yield from report.only(AttackSettings).words()
 
 
 def _facts(name: str, info: RunInfo) -> list[str]:
