@@ -11,9 +11,10 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 from transformers import BertForSequenceClassification
 
+from rosewood.config.settings import parse_class_weights
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe, recipe_names
-from rosewood.training.class_weights import WeightedLoss, parse_class_weights, resolved_weights
+from rosewood.training.class_weights import WeightedLoss, resolved_weights
 from tiny import Recording, TinyData, arguments, tiny_bert, weights
 
 WEIGHTS = (0.4, 1.9)
