@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from torch import nn
 
 from rosewood.config import strict_yaml
 from rosewood.config.overrides import override
+from rosewood.config.packages import files_in
 from rosewood.config.registry import component
 from rosewood.config.settings_check import checked_settings
 from rosewood.config.training_arguments import typed_arguments
@@ -21,6 +21,7 @@ from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Ramp, Selection
 from rosewood.results.durable import write_whole
 
+_FOLDER = Path(__file__).parent / "recipes"
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
 SWITCHES = {"optimizer_form": ("torch", "hf"), "attention_mask": ("given", "absent")}  # the default first
 PARTS = ("objective", "perturbation", "selection", "anchors")
@@ -164,9 +165,8 @@ def deciding(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_names() -> list[str]:
-    """The names of the published recipes that ship with Rosewood."""
-    files = resources.files("rosewood.recipes").iterdir()
-    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+    """The names of the recipes that come with Rosewood, or with packages that extend it."""
+    return sorted(files_in(_FOLDER))
 
 
 def load_recipe(
@@ -258,13 +258,12 @@ def build_recipe(
 
 
 def _read(name: str) -> dict[str, Any]:
-    shipped = recipe_names()
-    if name in shipped:
-        text = (resources.files("rosewood.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
-        return {"name": name} | strict_yaml.parse(text)
-    path = Path(name)
+    known = files_in(_FOLDER)
+    path = known.get(name, Path(name))
     if path.suffix not in (".yaml", ".yml"):
-        raise RecipeError(f"unknown recipe {name!r}: {closest(name, shipped)} A recipe of your own ends in .yaml.")
+        raise RecipeError(
+            f"unknown recipe {name!r}: {closest(name, sorted(known))} A recipe of your own ends in .yaml."
+        )
     try:
         spec = strict_yaml.read(path)
     except FileNotFoundError:

@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from rosewood.config.packages import extensions
+
 LIBRARIES = ("torch", "transformers", "datasets", "accelerate", "peft", "scipy", "sklearn")
 
 
@@ -69,12 +71,13 @@ def stand_ins() -> Iterator[None]:
         return
     finder, before = _Finder(), set(sys.modules)
     sys.meta_path.insert(0, finder)
+    outside = {name.partition(".")[0] for name in extensions()}
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
         for name in set(sys.modules) - before:
-            if name.partition(".")[0] in ("rosewood", *LIBRARIES):
+            if name.partition(".")[0] in ("rosewood", *LIBRARIES, *outside):
                 _forget(name)
 
 

@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rosewood.config import strict_yaml
+from rosewood.config.packages import files_in
 from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task, load_task
 from rosewood.errors import DataError, closest
 
@@ -143,8 +144,8 @@ def _unlabelled(source: FolderSource | HubSource | EmbeddedSource | None) -> Any
 
 
 def suite_names() -> list[str]:
-    """The names of the suites that Rosewood ships."""
-    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    """The names of the suites that come with Rosewood, or with packages that extend it."""
+    return sorted(files_in(_FOLDER))
 
 
 def load_suite(name: str | Path) -> Suite:
@@ -168,11 +169,11 @@ def load_suite(name: str | Path) -> Suite:
     if not isinstance(name, str | Path):
         raise DataError(f"expected the name of a suite or the path of its YAML file, got {type(name).__name__}")
     path = Path(name)
-    is_own = path.suffix in (".yaml", ".yml")
-    if not is_own:
-        if str(name) not in suite_names():
-            raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), suite_names())}")
-        path = _FOLDER / f"{name}.yaml"
+    if path.suffix not in (".yaml", ".yml"):
+        known = files_in(_FOLDER)
+        if str(name) not in known:
+            raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), sorted(known))}")
+        path = known[str(name)]
     try:
         suite = Suite.model_validate(strict_yaml.read(path))
     except FileNotFoundError:
@@ -185,7 +186,7 @@ def load_suite(name: str | Path) -> Suite:
             for found in error.errors()
         ]
         raise DataError("\n".join([f"{path} is not a valid suite:", *problems])) from None
-    if not is_own:
+    if path.parent == _FOLDER:
         return suite
     sets = {
         key: each.model_copy(update={"folder": each.folder and each.folder.beside(path.parent)})

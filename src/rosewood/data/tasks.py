@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 from pydantic.json_schema import SkipJsonSchema
 
 from rosewood.config import strict_yaml
+from rosewood.config.packages import files_in
 from rosewood.data.embedded import PARTS
 from rosewood.data.files import Table, matching_files
 from rosewood.errors import DataError, closest
@@ -227,8 +228,8 @@ class Task(_Strict):
 
 
 def task_names() -> list[str]:
-    """The names of the tasks that Rosewood ships."""
-    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    """The names of the tasks that come with Rosewood, or with packages that extend it."""
+    return sorted(files_in(_FOLDER))
 
 
 def load_task(name: str | Path) -> Task:
@@ -252,13 +253,16 @@ def load_task(name: str | Path) -> Task:
     if not isinstance(name, str | Path):
         raise DataError(f"expected the name of a task or the path of its YAML file, got {type(name).__name__}")
     path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        task = _read_task(path)
-        splits = {key: _beside(split, path.parent) for key, split in task.splits.items()}
-        return task.model_copy(update={"splits": splits})
-    if str(name) not in task_names():
-        raise DataError(f"unknown task {str(name)!r}: {closest(str(name), task_names())}")
-    return _read_task(_FOLDER / f"{name}.yaml")
+    if path.suffix not in (".yaml", ".yml"):
+        known = files_in(_FOLDER)
+        if str(name) not in known:
+            raise DataError(f"unknown task {str(name)!r}: {closest(str(name), sorted(known))}")
+        path = known[str(name)]
+    task = _read_task(path)
+    if path.parent == _FOLDER:
+        return task
+    splits = {key: _beside(split, path.parent) for key, split in task.splits.items()}
+    return task.model_copy(update={"splits": splits})
 
 
 def _beside(split: Split, folder: Path) -> Split:

@@ -1,15 +1,16 @@
 """The sections of a report: functions marked with `@section`, in any file of this folder.
 
 A section takes the subject of the report and returns a `Section`, or None where the runs have no such results. A file
-is found without touching a list.
+is found without touching a list. Installed packages may have such files too: see `rosewood.config.packages`.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from rosewood.config.packages import modules_in
 from rosewood.report.parts import Section
 from rosewood.report.subject import Subject
 
@@ -43,6 +44,6 @@ def sections(subject: Subject) -> Iterator[Section]:
 
 
 def _written() -> Iterator[Written]:
-    for each in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{each.name}")
+    for each in modules_in(__name__, Path(__file__).parent).values():
+        module = importlib.import_module(each)
         yield from (value for value in vars(module).values() if hasattr(value, _PLACE))
