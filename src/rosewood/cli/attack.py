@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -164,7 +165,7 @@ def attack(
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     results = {}
     for run in runs:
-        campaign, names = _prepare(run, orders, bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)))
+        campaign, names = _prepare(run, orders, trust_remote_code)
         folder = _folder(run, output, campaign)
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
             console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
@@ -195,43 +196,38 @@ def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) ->
     return result
 
 
-def _prepare(run: str, orders: Orders, trusted: bool) -> tuple[Campaign, list[str]]:
+def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
     """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
     from accelerate import PartialState
-    from transformers.utils.logging import disable_progress_bar
 
     from rosewood.attacks.runner.api import prepare
     from rosewood.data.loading import load_split
     from rosewood.data.own import own_task
-    from rosewood.models.open import load_classifier
-    from rosewood.results import RunInfo
+    from rosewood.models.open import open_run
 
-    disable_progress_bar()  # transformers' bar for loading says nothing at this size
-    directory = Path(run)
-    info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
-    model, tokenizer = load_classifier(str(directory / "model") if info else run, trusted)
+    opened = open_run(run, trusted)
     if orders.labels is not None:
-        name_outputs(model, orders.labels)
-    folder = orders.data_dir or (Path(info.data_dir) if info and info.data_dir else None)
-    known = None if orders.own is not None and info is None else task_of(run, orders.task, directory if info else None)
+        name_outputs(opened.model, orders.labels)
+    folder = orders.data_dir or (Path(opened.data_dir) if opened.data_dir else None)
+    is_unknown = orders.own is not None and opened.info is None
+    known = None if is_unknown else task_of(run, orders.task, opened.folder)
     if orders.own is None:
         assert known is not None, "a checkpoint needs --task or --test-file"
         task, own = known, None
     else:
-        own = in_words_of(orders.own, directory if info else None)
-        task = own_task(own.file, model.config, own.text_columns, own.label_column)
+        own = in_words_of(orders.own, opened.folder)
+        task = own_task(own.file, opened.model.config, own.text_columns, own.label_column)
     split = orders.split or ("test" if "test" in task.splits else "validation")
     data = load_split(task, split, folder, orders.examples, orders.settings.seed)
-    length = orders.settings.max_length or (info.max_length if info else None)
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
-        model.to(device),
-        tokenizer,
+        opened.model.to(device),
+        opened.tokenizer,
         data,
         orders.attack,
         _resources(orders, known or task, folder),
-        orders.settings.model_copy(update={"max_length": length}),
+        orders.settings.model_copy(update={"max_length": orders.settings.max_length or opened.max_length}),
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,7 @@ def evaluate(
             batch_size,
             typo_rate,
             seed,
-            bool({run, str(Path(run) / "model")}.intersection(trust_remote_code)),
+            trust_remote_code,
             suite=suite,
             own=own,
             max_length=max_length,
@@ -141,7 +141,7 @@ def evaluate_one(
     batch_size: int,
     typo_rate: float | None,
     seed: int,
-    trust_remote_code: bool = False,
+    trusted: Collection[str] = (),
     suite: str | None = None,
     own: TestFile | None = None,
     max_length: int | None = None,
@@ -150,27 +150,21 @@ def evaluate_one(
     **options: Any,
 ) -> Evaluation:
     """Evaluate one run or checkpoint; a run knows its task, its data folder and its text length."""
-    from transformers.utils.logging import disable_progress_bar
-
     from rosewood.evaluation.evaluate import evaluate as run_suite
     from rosewood.models.modes import accelerated
-    from rosewood.models.open import load_classifier
-    from rosewood.results import RunInfo
+    from rosewood.models.open import open_run
 
-    disable_progress_bar()  # transformers' bar for loading says nothing at this size
-    directory = Path(run)
-    info = RunInfo.load(directory / "run.json") if (directory / "run.json").exists() else None
-    model, tokenizer = load_classifier(str(directory / "model") if info else run, trust_remote_code)
+    opened = open_run(run, trusted)
+    info = opened.info
     if labels is not None:
-        name_outputs(model, labels)
+        name_outputs(opened.model, labels)
     if own is not None:
-        own = in_words_of(own, directory if info else None)
-    folder = str(data_dir) if data_dir else (info.data_dir if info else None)
+        own = in_words_of(own, opened.folder)
     return run_suite(
-        accelerated(model),
-        tokenizer,
-        own.file if own else suite or task_of(run, task, directory if info else None),
-        data_dir=folder,
+        accelerated(opened.model),
+        opened.tokenizer,
+        own.file if own else suite or task_of(run, task, opened.folder),
+        data_dir=str(data_dir) if data_dir else opened.data_dir,
         size=size,
         batch_size=batch_size,
         max_length=max_length or (info.max_length if info and suite is None else None),
@@ -179,7 +173,7 @@ def evaluate_one(
         task=task or (info.task if info else None),
         text_columns=own.text_columns if own else None,
         label_column=own.label_column if own else None,
-        output=output or (directory if info else None),
+        output=output or opened.folder,
         **options,
     )
 
@@ -265,16 +259,12 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
 def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
     from rosewood.data.suites import load_suite
-    from rosewood.results import RunInfo
+    from rosewood.models.open import run_info
 
     if suite is not None:
         load_suite(suite)
     directory = Path(run)
-    if (directory / "run.json").exists():
-        status = RunInfo.load(directory / "run.json").status
-        if status != "finished":
-            advice = f"continue it with rosewood train --output {run} --resume"
-            raise RunError(f"{run} is not finished ({status}): {advice}")
+    if run_info(run) is not None:
         return
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():

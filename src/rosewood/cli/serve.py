@@ -91,18 +91,13 @@ def _playground(
     trusted: set[str],
 ) -> Playground:
     from accelerate import PartialState
-    from transformers.utils.logging import disable_progress_bar
 
     from rosewood.lab.playground.app import Playground
     from rosewood.lab.playground.attack import Arms
     from rosewood.lab.playground.runs import ServedRun, common_task, names_of, samples
-    from rosewood.models.open import load_classifier
-    from rosewood.models.scoring import text_length
-    from rosewood.results import RunInfo
+    from rosewood.models.open import open_run, run_info
 
-    disable_progress_bar()  # transformers' bar for loading says nothing at this size
-    files = {run: Path(run) / "run.json" for run in runs}
-    infos = {run: RunInfo.load(file) for run, file in files.items() if file.exists()}
+    infos = {run: info for run in runs if (info := run_info(run)) is not None}
     names = names_of(runs)
     shared = common_task({run: task_of(run, task, Path(run) if run in infos else None) for run in runs})
     folder = data_dir or next((Path(info.data_dir) for info in infos.values() if info.data_dir), None)
@@ -110,8 +105,7 @@ def _playground(
     device = PartialState().device
     served = []
     for run, name in zip(runs, names, strict=True):
-        path = str(Path(run) / "model") if run in infos else run
-        model, tokenizer = load_classifier(path, bool({run, path} & trusted))
-        length = max_length or (infos[run].max_length if run in infos else text_length(model, tokenizer))
-        served.append(ServedRun.of(name, model.to(device), tokenizer, shared, length))
+        opened = open_run(run, trusted)
+        length = max_length or opened.max_length
+        served.append(ServedRun.of(name, opened.model.to(device), opened.tokenizer, shared, length))
     return Playground(shared, served, arms, samples(shared, folder))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.runner.api import choose_attack, prepare, provisions
 from rosewood.attacks.runner.execute import carry_out
@@ -19,7 +18,7 @@ from rosewood.experiments.checkpoint_evals import Distance, Moments, distance_fr
 from rosewood.experiments.experiment import AttackChoice
 from rosewood.experiments.grid import evaluated_task
 from rosewood.models.modes import accelerated
-from rosewood.models.open import load_classifier
+from rosewood.models.open import open_run
 from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
 from rosewood.training.run import Plan, finish_run
 from rosewood.words.lexicon import Lexicon
@@ -36,9 +35,8 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     _check_lexicons(cell, plan)
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
     info = finish_run(plan, run, _watching(cell, plan, run, distance))
-    disable_progress_bar()  # transformers' bar for loading says nothing at this size
-    model, tokenizer = load_classifier(str(run / "model"), is_trusted)
-    model = accelerated(model)
+    opened = open_run(run, [str(run)] if is_trusted else [])
+    model, tokenizer = accelerated(opened.model), opened.tokenizer
     evaluation = _evaluated(model, tokenizer, cell, plan, run)
     metrics = Metrics.load(run / "metrics.json")
     moments = load_moments(run)

@@ -21,7 +21,7 @@ from rosewood.errors import RunError
 from rosewood.lab.runs import finished_run
 from rosewood.models.features import SummaryVectors
 from rosewood.models.modes import accelerated, evaluating
-from rosewood.models.open import load_classifier, load_pretrained
+from rosewood.models.open import load_pretrained, open_run
 from rosewood.protocol import Batch, Output
 from rosewood.results import ResultFile
 
@@ -81,14 +81,16 @@ def geometry(
             f"a map needs at least 5 examples, and the split {split} has {len(data)}: choose another --split"
         )
     texts = list(zip(*(data[field][:] for field in task.text), strict=True))
-    student, tokenizer = load_classifier(str(run / "model"))
+    student = open_run(run)
     pretrained, _ = load_pretrained(info.model, task, info.seed)
     assert isinstance(pretrained, PreTrainedModel)  # an adapter was not asked for
     found = {
         "before": features(
-            accelerated(pretrained), tokenizer, texts, info.max_length, batch_size, "before fine-tuning"
+            accelerated(pretrained), student.tokenizer, texts, info.max_length, batch_size, "before fine-tuning"
         ),
-        "after": features(accelerated(student), tokenizer, texts, info.max_length, batch_size, "after fine-tuning"),
+        "after": features(
+            accelerated(student.model), student.tokenizer, texts, info.max_length, batch_size, "after fine-tuning"
+        ),
     }
     result = _mapped(found["before"], found["after"], np.array(data["label"][:]), seed)
     made = Geometry(run=str(run), pretrained=info.model, split=split, seed=seed, labels=task.labels, **result)

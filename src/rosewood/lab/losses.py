@@ -23,7 +23,7 @@ from rosewood.lab.runs import finished_run, run_names
 from rosewood.models.averaging import Weights
 from rosewood.models.identity import of_model
 from rosewood.models.modes import accelerated
-from rosewood.models.open import load_classifier, load_pretrained
+from rosewood.models.open import load_pretrained, open_run
 from rosewood.models.scoring import label_columns, longest_text
 from rosewood.results import Count, ResultFile, RunInfo, installed_versions
 
@@ -138,8 +138,8 @@ class RunLosses:
 
     def of(self, name: str) -> FixedLoss:
         """That of a run; a LoRA run has its adapter merged into its model."""
-        disable_progress_bar()
-        return self._loss(*load_classifier(str(self.folders[name] / "model")))
+        run = open_run(self.folders[name])
+        return self._loss(run.model, run.tokenizer)
 
     def at_the_start(self) -> FixedLoss:
         """That of the model from which the first run was trained.

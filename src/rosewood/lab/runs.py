@@ -8,18 +8,16 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rosewood.errors import RunError
+from rosewood.models.open import run_info
 from rosewood.results import RunInfo
 
 
 def finished_run(folder: Path) -> RunInfo:
     """What a finished run says of itself; any other folder is refused."""
-    if not (folder / "run.json").exists():
+    info = run_info(folder)
+    if info is None:
         what = "is not a run of Rosewood (no run.json)" if folder.exists() else "does not exist"
         raise RunError(f"{folder} {what}: expected the --output of a finished rosewood train")
-    info = RunInfo.load(folder / "run.json")
-    if info.status != "finished":
-        advice = f"continue it with rosewood train --output {folder} --resume"
-        raise RunError(f"{folder} is not finished ({info.status}): {advice}")
     return info
 
 

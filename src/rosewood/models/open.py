@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,14 @@ from transformers.utils import logging
 
 from rosewood.config.settings import Lora
 from rosewood.data.embedded import INSTALL, embedded_model
-from rosewood.data.tasks import Task
+from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.models.adapters import adapter_folder, base_name, encoder, load_merged
 from rosewood.models.defended import FILE as DEFENCE
 from rosewood.models.defended import Defended
 from rosewood.models.lora import head_modules, with_adapter
-from rosewood.models.scoring import longest_text
+from rosewood.models.scoring import longest_text, text_length
+from rosewood.results import RunInfo
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -158,6 +160,81 @@ def quiet_loading() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A classifier that can be used, and what is known of it; a checkpoint that is not a run has no `info`."""
+
+    path: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    info: RunInfo | None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run."""
+        return None if self.info is None else Path(self.path)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that the model reads: those of the run, or else of the tokenizer."""
+        return text_length(self.model, self.tokenizer) if self.info is None else self.info.max_length
+
+    @property
+    def data_dir(self) -> str | None:
+        """The folder with the files of the run's task, if it had one."""
+        return None if self.info is None else self.info.data_dir
+
+    @cached_property
+    def task(self) -> Task:
+        """What the run was trained on.
+
+        Raises:
+            RunError: If it is a checkpoint, which does not say its task.
+        """
+        if self.folder is None:
+            raise RunError(f"{self.path} is a checkpoint, not a run, and does not say its task: name one")
+        return load_task(self.folder / "task.yaml")
+
+
+def open_run(path: str | Path, trusted: Collection[str] = ()) -> OpenRun:
+    """Open a finished run, a checkpoint or an adapter for use.
+
+    Args:
+        path: The folder of a run, a folder that `save_pretrained` wrote, or a name on the Hugging Face Hub.
+        trusted: The runs and checkpoints whose own code may run; no other code of a checkpoint does.
+
+    Returns:
+        Model and tokenizer, and what a run knows: `run.task`, `run.data_dir`, `run.max_length`, `run.info`.
+
+    Raises:
+        RunError: If the run is not finished, or there is no trained classifier.
+
+    Example:
+        >>> run = open_run("runs/rose")  # doctest: +SKIP
+        >>> attack(run.model, run.tokenizer, rows, "typos", max_length=run.max_length)  # doctest: +SKIP
+    """
+    info = run_info(path)
+    model = str(path) if info is None else str(Path(path) / "model")
+    logging.disable_progress_bar()  # the bar of transformers for loading says nothing at this size
+    return OpenRun(str(path), *load_classifier(model, bool({str(path), model}.intersection(trusted))), info)
+
+
+def run_info(path: str | Path) -> RunInfo | None:
+    """What a finished run says of itself; None if there is no run in this place.
+
+    Raises:
+        RunError: If the run is not finished.
+    """
+    file = Path(path) / "run.json"
+    if not file.exists():
+        return None
+    info = RunInfo.load(file)
+    if info.status != "finished":
+        advice = f"continue it with rosewood train --output {path} --resume"
+        raise RunError(f"{path} is not finished ({info.status}): {advice}")
+    return info
 
 
 def load_classifier(
