@@ -23,7 +23,7 @@ from transformers import AutoModel
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.api import attack
-from rosewood.attacks.runner.store import load_outcome
+from rosewood.attacks.runner.store import load_attack
 from rosewood.comparison.statistics import mcnemar
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
@@ -195,7 +195,7 @@ def against(others: list[tuple[str, Path]], folder: Path) -> dict[str, dict[str,
 
 
 def stays_right(folder: Path) -> list[bool]:
-    examples = sorted(load_outcome(folder).examples, key=lambda each: each.row)
+    examples = sorted(load_attack(folder).examples, key=lambda each: each.row)
     return [each.status not in ("wrong", "broken") for each in examples]
 
 

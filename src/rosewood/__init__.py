@@ -10,7 +10,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rosewood.attacks.runner.api import attack, robust_accuracy
+    from rosewood.attacks.runner.store import load_attack
+    from rosewood.config.settings import AttackSettings, RunSettings
     from rosewood.data.embedded import embedded_model
+    from rosewood.data.loading import load_split
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.tasks import Task, load_task
     from rosewood.defences.smoothing.certify import certify
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from rosewood.experiments.compare import compare
     from rosewood.experiments.gate import gate
     from rosewood.experiments.tuning.tune import tune
+    from rosewood.models.open import open_run
     from rosewood.recipe import Recipe, load_recipe
     from rosewood.training.trainer import RobustTrainer
     from rosewood.words.alignment import with_substitutes
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 # Imported on first use, so that `import rosewood` and `rosewood --help` are quick.
 _HOMES = {
+    "AttackSettings": "rosewood.config.settings",
     "DataError": "rosewood.errors",
     "ExperimentError": "rosewood.errors",
     "Lexicon": "rosewood.words.lexicon",
@@ -37,6 +42,7 @@ _HOMES = {
     "RobustTrainer": "rosewood.training.trainer",
     "RosewoodError": "rosewood.errors",
     "RunError": "rosewood.errors",
+    "RunSettings": "rosewood.config.settings",
     "Substituting": "rosewood.words.constraints",
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
@@ -46,9 +52,12 @@ _HOMES = {
     "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.evaluate",
     "gate": "rosewood.experiments.gate",
+    "load_attack": "rosewood.attacks.runner.store",
     "load_recipe": "rosewood.recipe",
+    "load_split": "rosewood.data.loading",
     "load_suite": "rosewood.data.suites",
     "load_task": "rosewood.data.tasks",
+    "open_run": "rosewood.models.open",
     "robust_accuracy": "rosewood.attacks.runner.api",
     "tune": "rosewood.experiments.tuning.tune",
     "with_changes": "rosewood.words.changes",
@@ -57,6 +66,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AttackSettings",
     "DataError",
     "ExperimentError",
     "Lexicon",
@@ -65,6 +75,7 @@ __all__ = [
     "RobustTrainer",
     "RosewoodError",
     "RunError",
+    "RunSettings",
     "Substituting",
     "Suite",
     "Task",
@@ -74,9 +85,12 @@ __all__ = [
     "embedded_model",
     "evaluate",
     "gate",
+    "load_attack",
     "load_recipe",
+    "load_split",
     "load_suite",
     "load_task",
+    "open_run",
     "robust_accuracy",
     "tune",
     "with_changes",

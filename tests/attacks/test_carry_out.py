@@ -24,7 +24,7 @@ from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import execute
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.store import load_outcome
+from rosewood.attacks.runner.store import load_attack
 from rosewood.attacks.typos import Typos
 from rosewood.errors import RunError
 from rosewood.results import AttackResult, FinishedBlock
@@ -112,7 +112,7 @@ def test_an_attack_killed_again_and_again_gives_the_same_file(
     assert examples(folder) == examples(tmp_path / "whole")
     assert resumed.summary == whole.summary and resumed.examples == whole.examples
     assert {path.name for path in folder.iterdir()} == {"attack.json", "examples.jsonl"}
-    assert load_outcome(folder) == resumed
+    assert load_attack(folder) == resumed
 
 
 def test_only_what_is_missing_is_run(

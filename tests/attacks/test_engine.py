@@ -20,7 +20,7 @@ from rosewood.attacks.runner import job
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Answers, Asked, Search, Target, move, probe
-from rosewood.attacks.runner.store import load_outcome
+from rosewood.attacks.runner.store import load_attack
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -512,4 +512,4 @@ def test_another_share_needs_no_new_search(
     model.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
     strict = run(model, single, Pwws(), folder=tmp_path, min_changeable=1.0)
     assert not strict.summary.attacked and strict.examples == first.examples
-    assert load_outcome(tmp_path).summary == strict.summary
+    assert load_attack(tmp_path).summary == strict.summary

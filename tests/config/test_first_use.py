@@ -1,6 +1,7 @@
 """Public names that are imported on first use."""
 
 import importlib
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 
 import rosewood
 from rosewood import RosewoodError
+from rosewood.config.registry import FAMILIES, component, component_names
 
 
-@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures"])
+@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures", "rosewood.words"])
 def test_every_public_name_is_found_at_its_home(package: str) -> None:
     module = importlib.import_module(package)
     assert set(module.__all__) == set(module._HOMES)
@@ -22,7 +24,7 @@ def test_every_public_name_is_found_at_its_home(package: str) -> None:
         assert found.__module__.startswith("rosewood.")
 
 
-@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures"])
+@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures", "rosewood.words"])
 def test_dir_lists_the_public_names(package: str) -> None:
     module = importlib.import_module(package)
     names = [name for name in dir(module) if not name.startswith("__")]
@@ -40,6 +42,24 @@ def test_an_unknown_name_is_an_ordinary_mistake() -> None:
         from rosewood import RobustTrainr  # noqa: F401
     with pytest.raises(AttributeError, match=r"module 'rosewood\.report\.figures' has no attribute 'landscape_of'"):
         _ = importlib.import_module("rosewood.report.figures").landscape_of
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_component_classes_are_imported_from_their_package(family: str) -> None:
+    package = importlib.import_module(FAMILIES[family])
+    names = {component(family, name).__name__ for name in component_names(family)}
+    assert names <= set(dir(package))
+    for name in names:
+        assert getattr(package, name).__name__ == name
+    for wrong in ("NoSuchThing", name.lower() + "x", f"{name}s"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{wrong}'"):
+            getattr(package, wrong)
+
+
+def test_the_components_of_the_page_are_imported_as_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "rosewood.selections" in code]
+    exec(code, {})
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {

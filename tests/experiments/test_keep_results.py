@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rosewood.attacks.runner.store import load_outcome
+from rosewood.attacks.runner.store import load_attack
 from rosewood.evaluation.files import correct_by_set
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of
@@ -54,7 +54,7 @@ def test_kept_cells_are_finished_cells(tmp_path: Path) -> None:
             each.name: each.accuracy for each in evaluation.sets
         }
         [attacked] = file.parent.glob("run/attacks/*")
-        outcome, [live] = load_outcome(attacked), evaluation.attacks
+        outcome, [live] = load_attack(attacked), evaluation.attacks
         assert outcome.summary == live.summary
         assert sum(each.status == "robust" for each in outcome.examples) == live.summary.counts["robust"]
 

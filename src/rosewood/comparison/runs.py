@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rosewood.attacks.runner.store import REPORT, load_outcome
+from rosewood.attacks.runner.store import REPORT, load_attack
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError
 from rosewood.evaluation.files import load_evaluation, predictions_path
@@ -25,7 +25,7 @@ class KeptAttack(NamedTuple):
 
     def examples(self) -> list[AttackedExample]:
         """What was done to each example; read when asked for, as there may be very many."""
-        return load_outcome(self.folder).examples
+        return load_attack(self.folder).examples
 
 
 def kept_attacks(run: Path) -> list[KeptAttack]:

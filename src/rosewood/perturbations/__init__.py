@@ -1,1 +1,8 @@
-"""How the input, or the weights, are disturbed, one file each."""
+"""How the input, or the weights, are disturbed, one file each.
+
+Their classes can be imported from here: `from rosewood.perturbations import SynonymHull`.
+"""
+
+from rosewood.config.lazy_imports import components
+
+__getattr__, __dir__ = components(__name__, "perturbation")

@@ -1,1 +1,8 @@
-"""Which parameters may move in a step, one file each."""
+"""Which parameters may move in a step, one file each.
+
+Their classes can be imported from here: `from rosewood.selections import Rose`.
+"""
+
+from rosewood.config.lazy_imports import components
+
+__getattr__, __dir__ = components(__name__, "selection")

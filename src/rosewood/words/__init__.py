@@ -1,1 +1,22 @@
-"""Words of a text and what may replace them: lexicons, constraints, alignment with tokens, typos, noise."""
+"""Words of a text and what may replace them: lexicons, constraints, alignment with tokens, typos, noise.
+
+These names can be imported from here: `from rosewood.words import Fluent, Lexicon, Substituting`.
+"""
+
+from rosewood.config.lazy_imports import on_first_use
+
+_HOMES = {
+    "Fluent": "rosewood.words.constraints",
+    "Lexicon": "rosewood.words.lexicon",
+    "SameMeaning": "rosewood.words.constraints",
+    "SamePartOfSpeech": "rosewood.words.constraints",
+    "SentenceEncoder": "rosewood.words.encoder",
+    "Substituting": "rosewood.words.constraints",
+    "Trigram": "rosewood.words.trigram",
+    "attack_space": "rosewood.words.constraints",
+    "with_substitutes": "rosewood.words.alignment",
+    "without_stop_words": "rosewood.words.constraints",
+}
+__all__ = list(_HOMES)
+
+__getattr__, __dir__ = on_first_use(__name__, _HOMES)

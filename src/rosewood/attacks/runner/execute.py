@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.report import summarize
-from rosewood.attacks.runner.store import REPORT, load_outcome, save_outcome
+from rosewood.attacks.runner.store import REPORT, load_attack, save_outcome
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RosewoodError, RunError
 from rosewood.models.defended import forwards_of
@@ -201,7 +201,7 @@ def finished(campaign: Campaign, folder: Path) -> AttackResult | None:
     """The result in the folder, if there is one; it must be of this campaign."""
     if not (folder / REPORT).exists():
         return None
-    result = load_outcome(folder)
+    result = load_attack(folder)
     if result.fingerprint != campaign.fingerprint:
         raise RunError(
             f"{folder} holds the result of an attack with other settings, another model or other data: "

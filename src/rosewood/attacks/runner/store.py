@@ -20,8 +20,22 @@ def save_outcome(result: AttackResult, folder: Path) -> None:
     AttackReport(**facts).save(folder / REPORT)
 
 
-def load_outcome(folder: str | Path) -> AttackResult:
-    """The result of an attack that has come to its end, as `rosewood attack` and `attack(folder=...)` leave it."""
+def load_attack(folder: str | Path) -> AttackResult:
+    """Read the result of a finished attack, as `rosewood attack` and `attack(folder=...)` leave it.
+
+    Args:
+        folder: The folder with `attack.json` and `examples.jsonl`.
+
+    Returns:
+        The figures and settings, and what was done to each example.
+
+    Raises:
+        RunError: If the folder does not hold a finished attack, or a file is damaged.
+
+    Example:
+        >>> result = load_attack("runs/rose/attacks/pwws-test-0f3c9a1e")  # doctest: +SKIP
+        >>> [example.adversarial for example in result.examples if example.status == "broken"]  # doctest: +SKIP
+    """
     folder = Path(folder)
     return AttackResult(**dict(AttackReport.load(folder / REPORT)), examples=_examples(folder / EXAMPLES))
 
