@@ -15,11 +15,11 @@ from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from gains import Gains, gains_at_end, gains_at_match
 from page_tables import markdown, with_interval
 
 from rosewood.experiments.cell import Cell, load_cell
 from rosewood.experiments.experiment import read_experiment
-from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.status import Standing, standing
 from rosewood.experiments.tables import comparison_of, grids_of, moments_csv

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from gains import Gains, gains_at_end, gains_at_match
 from joined_results import ADVERSARIAL, joined
 from page_tables import markdown, with_interval
 from scipy.stats import ttest_1samp
@@ -24,7 +25,6 @@ from rosewood.comparison.statistics import holm
 from rosewood.comparison.table import percent
 from rosewood.experiments.cell import RESULT, Cell
 from rosewood.experiments.experiment import read_experiment
-from rosewood.experiments.gains import Gains, gains_at_end, gains_at_match
 from rosewood.experiments.grid import cells_of
 from rosewood.experiments.tables import RESULTS
 from rosewood.results import CellResult, ComparedFigure, Comparison, MatchedMoment

@@ -239,7 +239,7 @@ def test_unknown_recipes_and_variants() -> None:
 
 
 def test_files_that_are_no_recipes(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="there is no recipe file"):
+    with pytest.raises(RecipeError, match="no such file, expected the YAML file of a recipe"):
         load_recipe(tmp_path / "none.yaml")
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(RecipeError, match=r"must hold a mapping .* it holds list"):

@@ -16,6 +16,7 @@ from rosewood.config import strict_yaml
 from rosewood.config.settings import AttackSettings, SharedRunSettings
 from rosewood.data.suites import Suite, SuiteSet
 from rosewood.data.tasks import Carve, EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task
+from rosewood.errors import RosewoodError
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice, Experiment, RecipeChoice, TaskChoice
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +46,7 @@ def test_the_files_are_current(kind: str) -> None:
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.name) for paths in FILES.values() for p in paths])
 def test_every_shipped_file_fits(path: Path) -> None:
     kind = next(kind for kind, paths in FILES.items() if path in paths)
-    raw: Any = strict_yaml.read(path)
+    raw: Any = strict_yaml.read(path, "one", RosewoodError)
     assert [error.message for error in validator(kind).iter_errors(raw)] == []
 
 

@@ -264,12 +264,7 @@ def _read(name: str) -> dict[str, Any]:
         raise RecipeError(
             f"unknown recipe {name!r}: {closest(name, sorted(known))} A recipe of your own ends in .yaml."
         )
-    try:
-        spec = strict_yaml.read(path)
-    except FileNotFoundError:
-        raise RecipeError(f"there is no recipe file {path}") from None
-    except (yaml.YAMLError, OSError) as error:
-        raise RecipeError(f"{path} cannot be read as YAML: {error}") from None
+    spec = strict_yaml.read(path, "a recipe", RecipeError)
     if not isinstance(spec, dict):
         raise RecipeError(
             f"{path} must hold a mapping (objective: ..., selection: ...), it holds {type(spec).__name__}"

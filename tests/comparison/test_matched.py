@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gains import gains_at_match
 
 from rosewood.comparison.matched_accuracy import at_match, described, grid_of, matched
-from rosewood.experiments.gains import gains_at_match
 from rosewood.results import CellResult, Evaluation, Moment, SetResult
 
 

@@ -85,12 +85,14 @@ def test_ordinary_texts(text: str, expected: Any) -> None:
 def test_files(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(b"\xef\xbb\xbfa: \xc3\xbc\n")
-    assert strict_yaml.read(file) == {"a": "ü"}
+    assert strict_yaml.read(file, "a task", DataError) == {"a": "ü"}
     file.write_bytes(b"a: \xff\n")
-    with pytest.raises(yaml.YAMLError, match="expected UTF-8 text, got 0xff at 3"):
-        strict_yaml.read(file)
+    with pytest.raises(DataError, match=r"x.yaml cannot be read as YAML: expected UTF-8 text, got 0xff at 3"):
+        strict_yaml.read(file, "a task", DataError)
     file.write_bytes(b"# \xc3\xbc\n" * 100_000)
-    with pytest.raises(yaml.YAMLError, match="longer than 256,000"):
-        strict_yaml.read(file)
-    with pytest.raises(OSError, match="directory"):
-        strict_yaml.read(tmp_path)
+    with pytest.raises(DataError, match="longer than 256,000"):
+        strict_yaml.read(file, "a task", DataError)
+    with pytest.raises(DataError, match="directory"):
+        strict_yaml.read(tmp_path, "a task", DataError)
+    with pytest.raises(DataError, match=r"none: no such file, expected the YAML file of a task"):
+        strict_yaml.read(tmp_path / "none", "a task", DataError)

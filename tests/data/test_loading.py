@@ -11,7 +11,6 @@ import datasets
 import pytest
 
 from rosewood.data.loading import (
-    available_splits,
     fingerprint,
     load_split,
     needs_hub,
@@ -24,6 +23,10 @@ from rosewood.errors import DataError
 Write = Callable[[str, Any], Path]
 Rows = list[dict[str, Any]]
 FORMATS = ["csv", "tsv", "jsonl", "parquet"]
+
+
+def available(task: Task, folder: Path | None = None) -> list[str]:
+    return [name for name in task.splits if source_identity(task, name, folder) != "absent"]
 
 
 def own(path: Path, **changes: Any) -> Task:
@@ -68,7 +71,7 @@ def test_carved_validation_is_disjoint_stratified_and_repeatable(write: Write, r
 def test_eval_and_test_files_are_taken_whole(write: Write, reviews: Rows) -> None:
     task = own(write("a.csv", reviews), eval_file=write("b.jsonl", reviews[:4]), test_file=write("c.tsv", reviews[:6]))
     assert [len(load_split(task, split)) for split in ("train", "validation", "test")] == [40, 4, 6]
-    assert available_splits(task) == ["train", "validation", "test"]
+    assert available(task) == ["train", "validation", "test"]
 
 
 def test_pairs_with_integer_labels_and_another_label_column(write: Write) -> None:
@@ -251,7 +254,7 @@ def test_data_folder_is_chosen_before_the_hub(write: Write, monkeypatch: pytest.
     root = path.parents[2]
     task = load_task("sst2")
     assert load_split(task, "test", data_dir=root).to_dict() == {"sentence": ["fine", "bad"], "label": [1, 0]}
-    assert available_splits(task, root) == ["test"]
+    assert available(task, root) == ["test"]
     monkeypatch.setenv("ROSEWOOD_DATA", str(root))
     assert len(load_split(task, "test")) == 2
     expected = root / "glue/SST-2/train.tsv"
@@ -268,7 +271,7 @@ def test_file_without_a_folder(write: Write) -> None:
         "split test of task a is a file in the data folder: name the folder with --data-dir or ROSEWOOD_DATA, "
         "or put a.csv beside the task's YAML file"
     )
-    assert available_splits(folder_task({"file": "a.csv"})) == []
+    assert available(folder_task({"file": "a.csv"})) == []
 
 
 def test_hub_is_asked_for_the_right_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +289,7 @@ def test_hub_is_asked_for_the_right_split(monkeypatch: pytest.MonkeyPatch) -> No
         "nyu-mll/glue (mnli, validation_matched), row 4: label -1 marks a row without label, expected one of 0, 1, 2"
     )
     assert asked == [("stanfordnlp/snli", "plain_text", "test"), ("nyu-mll/glue", "mnli", "validation_matched")]
-    assert available_splits(load_task("snli")) == ["train", "validation", "test", "mnli"]
+    assert available(load_task("snli")) == ["train", "validation", "test", "mnli"]
 
 
 def test_hub_that_does_not_answer_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 
 from rosewood.errors import DataError
 from rosewood.evaluation.calibration import TEMPERATURES, ReliabilityBin, best_temperature, held_out_ece, reliability
-from rosewood.evaluation.metrics import expected_calibration_error, merged, predicted_labels, softmax
+from rosewood.evaluation.metrics import expected_calibration_error, merged, predicted_labels
 
 
 def random_case(seed: int, examples: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +41,7 @@ def test_bins_by_hand() -> None:
 @settings(max_examples=60, deadline=None)
 def test_bins_agree_with_the_calibration_error_and_scikit_learn(seed: int, bins: int) -> None:
     logits, labels = random_case(seed)
-    probabilities = softmax(logits)
+    probabilities = softmax(logits, axis=1)
     found = reliability(probabilities, labels, bins)
     assert sum(each.examples for each in found) == len(labels)
     filled = [each for each in found if each.examples]
@@ -90,7 +90,7 @@ def merged_case(temperature: float, examples: int) -> tuple[np.ndarray, np.ndarr
     """Logits of three classes that are right once they are divided by a temperature, and labels of two."""
     rng = np.random.default_rng(0)
     right = rng.normal(size=(examples, 3))
-    drawn = rng.random(examples)[:, None] > softmax(right).cumsum(axis=1)
+    drawn = rng.random(examples)[:, None] > softmax(right, axis=1).cumsum(axis=1)
     return temperature * right, (drawn.sum(axis=1) > 0).astype(int)
 
 
@@ -111,7 +111,7 @@ def test_no_temperature_has_a_lower_loss_on_merged_labels(seed: int) -> None:
     logits, labels = rng.normal(scale=3, size=(4, 4)), rng.integers(2, size=4)
 
     def loss(temperature: float) -> float:
-        chances = softmax(logits / temperature)
+        chances = softmax(logits / temperature, axis=1)
         pairs = np.stack([chances[:, [0, 3]].sum(1), chances[:, [1, 2]].sum(1)], axis=1)
         return float(-np.log(pairs[np.arange(4), labels].clip(1e-300)).mean())
 
@@ -132,7 +132,7 @@ def test_labels_in_another_order_than_the_classes() -> None:
 def test_accuracy_and_calibration_judge_the_same_predictions() -> None:
     logits, labels = merged_case(1.0, 3000)
     predicted = predicted_labels(logits, MERGED)
-    chances = merged(softmax(logits), MERGED)
+    chances = merged(softmax(logits, axis=1), MERGED)
     assert (predicted != chances.argmax(axis=1)).mean() > 0.02, "the two argmaxes should differ here"
     curve = [each for each in reliability(chances, labels, predicted=predicted) if each.examples]
     share = sum(each.accuracy * each.examples for each in curve) / len(labels)
@@ -144,7 +144,7 @@ def test_accuracy_and_calibration_judge_the_same_predictions() -> None:
     assert held_out_ece(logits, labels, temperatures=[1.0], members=MERGED) == pytest.approx(gaps, abs=0.01)
 
 
-def slow_held_out_ece(logits: np.ndarray, labels: np.ndarray, seed: int, official_bug: bool) -> float:
+def slow_held_out_ece(logits: np.ndarray, labels: np.ndarray, seed: int) -> float:
     order = np.random.default_rng(seed).permutation(len(labels)).tolist()
     sizes = [len(order) // 10 + (fold < len(order) % 10) for fold in range(10)]
     total = 0.0
@@ -154,32 +154,26 @@ def slow_held_out_ece(logits: np.ndarray, labels: np.ndarray, seed: int, officia
         nine = order[:start] + order[start + sizes[fold] :]
 
         def at(rows: list[int], temperature: float) -> float:
-            return expected_calibration_error(softmax(logits[rows] / temperature), labels[rows])
+            return expected_calibration_error(softmax(logits[rows] / temperature, axis=1), labels[rows])
 
         errors = {temperature: at(one, temperature) for temperature in TEMPERATURES}
-        number, temperature = min(enumerate(TEMPERATURES), key=lambda each: errors[each[1]])
-        if official_bug:
-            total += at(nine, number) / 10 if number > 0 else 0
-        else:
-            total += at(nine, temperature) / 10
+        total += at(nine, min(TEMPERATURES, key=errors.__getitem__)) / 10
     return total
 
 
-@pytest.mark.parametrize("official_bug", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_held_out_agrees_with_a_slow_version(seed: int, official_bug: bool) -> None:
+def test_held_out_agrees_with_a_slow_version(seed: int) -> None:
     logits, labels = random_case(seed, examples=100 + seed)
-    expected = slow_held_out_ece(logits, labels, seed, official_bug)
-    assert held_out_ece(logits, labels, seed, official_bug=official_bug) == pytest.approx(expected, abs=1e-9)
+    expected = slow_held_out_ece(logits, labels, seed)
+    assert held_out_ece(logits, labels, seed) == pytest.approx(expected, abs=1e-9)
 
 
 def test_one_temperature_of_one_is_no_scaling() -> None:
     # All rows alike, so that every nine folds have the error of the whole.
     logits, labels = np.tile([[1.0, 0.0]], (20, 1)), np.zeros(20, dtype=int)
-    plain = expected_calibration_error(softmax(logits), labels)
+    plain = expected_calibration_error(softmax(logits, axis=1), labels)
     assert held_out_ece(logits, labels, temperatures=[1.0]) == pytest.approx(plain, abs=1e-12)
     assert held_out_ece(logits, labels) < plain / 10  # the coldest fits best
-    assert held_out_ece(logits, labels, official_bug=True) == 0  # and its number is 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.special import softmax as scipy_softmax
+from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
@@ -14,7 +14,6 @@ from rosewood.evaluation.metrics import (
     brier,
     expected_calibration_error,
     negative_log_likelihood,
-    softmax,
 )
 from rosewood.tensors.statistics import wilson_interval
 
@@ -23,7 +22,7 @@ def random_case(seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     classes = 2 + seed % 4
     logits = rng.normal(scale=1 + seed % 5, size=(rng.integers(1, 300), classes))
-    return softmax(logits), rng.integers(classes, size=len(logits))
+    return softmax(logits, axis=1), rng.integers(classes, size=len(logits))
 
 
 def slow_ece(probabilities: np.ndarray, labels: np.ndarray, bins: int) -> float:
@@ -55,11 +54,6 @@ def test_agrees_with_libraries_and_slow_version(seed: int) -> None:
     for bins in (1, 10, 15):
         expected = slow_ece(probabilities, labels, bins)
         assert expected_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-9)
-
-
-def test_softmax_agrees_with_scipy_and_survives_large_logits() -> None:
-    logits = np.array([[1000.0, 0.0], [-3.0, 2.5], [0.0, 0.0]], dtype=np.float32)
-    np.testing.assert_allclose(softmax(logits), scipy_softmax(logits.astype(np.float64), axis=1), atol=1e-12)
 
 
 def test_by_hand() -> None:

@@ -10,11 +10,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from rosewood.errors import RunError
-from rosewood.evaluation.metrics import negative_log_likelihood, softmax
+from rosewood.evaluation.metrics import negative_log_likelihood
 from rosewood.evaluation.predict import predict
 from rosewood.lab import FixedLoss, Landscape, extreme_eigenvalues, loss_landscape
 from rosewood.lab.directions import random_directions
@@ -112,7 +114,7 @@ def test_basins_end_at_the_border_and_say_so() -> None:
 def test_the_centre_is_the_evaluated_loss() -> None:
     model, tokenizer, data = tiny_classifier(("bad", "good")), tiny_tokenizer(), films(20)
     logits = predict(model, tokenizer, data, ["text"], max_length=16, batch_size=4, progress=False)
-    evaluated = negative_log_likelihood(softmax(logits), data["label"][:])
+    evaluated = negative_log_likelihood(softmax(np.asarray(logits, dtype=np.float64), axis=1), data["label"][:])
     loss = FixedLoss(model, tokenizer, data, max_length=16, batch_size=4)
     found = loss_landscape(loss, "m", **QUICK)
     assert found.loss == pytest.approx(evaluated, abs=1e-6)

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from rosewood.attacks.runner.store import REPORT, load_attack
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError
@@ -139,10 +137,7 @@ def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
 
 def _recipe(path: Path) -> Any:
     """What decides the figures: runs of two versions may describe one recipe in other words."""
-    try:
-        plain = strict_yaml.read(path)
-    except (OSError, yaml.YAMLError) as error:
-        raise RunError(f"cannot read {path}: {error}. Restore it, or leave out the run.") from error
+    plain = strict_yaml.read(path, "the run's recipe: restore it, or leave out the run", RunError)
     if not isinstance(plain, dict):
         raise RunError(
             f"{path} is not a recipe: expected a mapping, got a {type(plain).__name__}. "

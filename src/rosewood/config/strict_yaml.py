@@ -1,6 +1,6 @@
 """YAML from strangers: plain data only, no key twice, and bounded in size, also once its aliases are written out.
 
-Whatever is wrong with a text or a file is a `yaml.YAMLError`.
+Whatever is wrong with a text is a `yaml.YAMLError`; with a file, an error that says what was expected.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rosewood.errors import RosewoodError
 
 MAX_BYTES = 256_000  # fifty times the largest recipe or task
 MAX_VALUES = 50_000
@@ -67,8 +69,17 @@ def parse(text: str) -> Any:
         raise yaml.YAMLError(f"it holds a value that cannot be read: {error}") from None
 
 
-def read(path: Path) -> Any:
-    """The plain data in a YAML file; one that cannot be opened is an OSError."""
+def read(path: Path, what: str, error: type[RosewoodError]) -> Any:
+    """The plain data in the YAML file of something, such as `a task`; if it cannot be read, `error` says why."""
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        raise error(f"{path}: no such file, expected the YAML file of {what}") from None
+    except (yaml.YAMLError, OSError) as problem:
+        raise error(f"{path} cannot be read as YAML: {problem}") from None
+
+
+def _read(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)

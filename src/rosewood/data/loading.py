@@ -30,6 +30,7 @@ from rosewood.data.tasks import (
     label_key,
 )
 from rosewood.errors import AbsentError, DataError, closest
+from rosewood.results.files import fingerprint_of
 
 DATA_VARIABLE = "ROSEWOOD_DATA"
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -66,11 +67,6 @@ def load_split(
     if size is not None:
         table = _subset(table, task, size, seed)
     return _dataset(table, task)
-
-
-def available_splits(task: Task, data_dir: str | Path | None = None) -> list[str]:
-    """The splits whose source is available; a split on the Hub counts, whether the Hub answers or not."""
-    return [name for name in task.splits if _at_hand(task, name, _root(data_dir))]
 
 
 def origin(task: Task, split: str, data_dir: str | Path | None = None) -> str:
@@ -110,7 +106,7 @@ def source_identity(task: Task, split: str, data_dir: str | Path | None = None) 
     taken = task.carved_from(name)
     parts: list[Any] = [split, source.model_dump(mode="json"), [file_digest(file) for file in files]]
     parts += [taken and taken.model_dump(mode="json"), task.text, task.labels, task.replace]
-    return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return fingerprint_of(parts)
 
 
 def fingerprint(dataset: datasets.Dataset) -> str:
@@ -230,19 +226,6 @@ def _is_absent(source: EmbeddedSource | None) -> bool:
         return source is None or not embedded_file(source.package, source.part)
     except AbsentError:
         return True
-
-
-def _at_hand(task: Task, name: str, root: Path | None) -> bool:
-    carved = task.split(name).carve
-    if carved:
-        return _at_hand(task, carved.source, root)
-    try:
-        source = _source(task, name, root)
-        if isinstance(source, EmbeddedSource):
-            embedded_file(source.package, source.part)
-    except DataError:
-        return False
-    return not isinstance(source, FolderSource) or bool(_files(source, root))
 
 
 def _files(source: FolderSource, root: Path | None) -> list[Path]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rosewood.config import strict_yaml
@@ -175,11 +174,7 @@ def load_suite(name: str | Path) -> Suite:
             raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), sorted(known))}")
         path = known[str(name)]
     try:
-        suite = Suite.model_validate(strict_yaml.read(path))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file, expected the YAML file of a suite") from None
-    except (yaml.YAMLError, OSError) as error:
-        raise DataError(f"{path} cannot be read as YAML: {error}") from None
+        suite = Suite.model_validate(strict_yaml.read(path, "a suite", DataError))
     except ValidationError as error:
         problems = [
             f"  {'.'.join(map(str, found['loc'])) or 'suite'}: {found['msg'].removeprefix('Value error, ')}"

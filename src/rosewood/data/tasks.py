@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -217,10 +216,6 @@ class Task(_Strict):
             raise DataError(f"task {self.name} has no split {name!r}: {closest(name, list(self.splits))}")
         return self.splits[name]
 
-    def with_role(self, role: Role) -> list[str]:
-        """The names of all splits that play a role."""
-        return [name for name, split in self.splits.items() if split.role == role]
-
     def carved_from(self, name: str) -> Carve | None:
         """The carve that takes rows away from split `name`, if there is one."""
         carves = (split.carve for split in self.splits.values() if split.carve)
@@ -282,10 +277,4 @@ def build_task(raw: Any, where: str) -> Task:
 
 
 def _read_task(path: Path) -> Task:
-    try:
-        raw = strict_yaml.read(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file, expected the YAML file of a task") from None
-    except (yaml.YAMLError, OSError) as error:
-        raise DataError(f"{path} cannot be read as YAML: {error}") from None
-    return build_task(raw, str(path))
+    return build_task(strict_yaml.read(path, "a task", DataError), str(path))

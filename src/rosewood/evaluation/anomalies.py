@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.covariance import LedoitWolf
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from rosewood.errors import DataError
-from rosewood.evaluation.metrics import LOGITS, Floats, finite, softmax
+from rosewood.evaluation.metrics import LOGITS, Floats, finite
 
 _FEATURES = "features (examples, dimensions)"
 
 
 def max_softmax(logits: ArrayLike) -> Floats:
     """Minus the highest class probability of each example: unsure is anomalous."""
-    return -softmax(finite(logits, 2, LOGITS)).max(axis=1)
+    return np.asarray(-softmax(finite(logits, 2, LOGITS), axis=1).max(axis=1))
 
 
 def energy(logits: ArrayLike, temperature: float = 1.0) -> Floats:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import (
@@ -22,7 +22,6 @@ from rosewood.evaluation.metrics import (
     judged,
     merged,
     predicted_labels,
-    softmax,
 )
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -64,7 +63,7 @@ def best_temperature(logits: ArrayLike, labels: ArrayLike, members: Members | No
 
     def slope(inverse: float) -> float:
         """The derivative by the inverse temperature."""
-        expected, given = ((softmax(part * inverse) * scores).sum(axis=1) for part in (scores, own))
+        expected, given = ((softmax(part * inverse, axis=1) * scores).sum(axis=1) for part in (scores, own))
         return float((expected - given).mean())
 
     def loss(inverse: float) -> float:
@@ -88,14 +87,12 @@ def held_out_ece(
     labels: ArrayLike,
     seed: int = 0,
     temperatures: Sequence[float] = TEMPERATURES,
-    official_bug: bool = False,
     members: Members | None = None,
 ) -> float:
     """Expected calibration error by RoAST's protocol, the mean over ten random folds.
 
     The temperature with the lowest error on one fold (the first of equal ones) is used on the other nine.
-    The official code uses the *number* of that temperature, counted from 0, as the temperature; number 0
-    divides by zero and counts as an error of 0. `official_bug` does the same, to compare with published figures.
+    Deviation from the official code, which uses the *number* of that temperature, counted from 0, as the temperature.
     `members` says which classes each label is made of; temperatures divide the scores of the classes.
     """
     scores, truth = _checked_logits(logits, labels, members)
@@ -108,8 +105,7 @@ def held_out_ece(
     for fold in np.array_split(order, FOLDS):
         rest = np.setdiff1d(order, fold)
         best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in temperatures]))
-        chosen = best if official_bug else temperatures[best]
-        errors.append(_ece_at(scores[rest], truth[rest], chosen, members) if chosen else 0.0)
+        errors.append(_ece_at(scores[rest], truth[rest], temperatures[best], members))
     return float(np.mean(errors))
 
 
@@ -121,7 +117,7 @@ def _bin(k: int, bins: int, confidence: Floats, right: np.ndarray) -> Reliabilit
 
 def _ece_at(scores: Floats, truth: Ints, temperature: float, members: Members | None) -> float:
     of_label = _singles(scores) if members is None else members
-    chances = merged(softmax(scores / temperature), of_label)
+    chances = merged(softmax(scores / temperature, axis=1), of_label)
     return expected_calibration_error(chances, truth, predicted=predicted_labels(scores, of_label))
 
 
@@ -139,6 +135,6 @@ def _singles(scores: Floats) -> Members:
 
 def _checked_logits(logits: ArrayLike, labels: ArrayLike, members: Members | None) -> tuple[Floats, Ints]:
     scores = finite(logits, 2, LOGITS)
-    chances = softmax(scores)
+    chances = softmax(scores, axis=1)
     _, truth = checked(chances if members is None else merged(chances, members), labels)
     return scores, truth

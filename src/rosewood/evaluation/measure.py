@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from rosewood.evaluation import metrics
 from rosewood.evaluation.by_class import ByClass, by_class, confusion
@@ -41,7 +42,7 @@ def measure(
     members = [plan.members(label) for label in planned.labels]
     predicted = metrics.predicted_labels(logits, members)
     right = predicted == truth
-    probabilities = metrics.merged(metrics.softmax(logits), members)
+    probabilities = metrics.merged(softmax(np.asarray(logits, dtype=np.float64), axis=1), members)
     curve = reliability(probabilities, truth, predicted=predicted)
     kinds = group_labels(loaded.rows, loaded.labels, planned.labels, frequency, loaded.columns)
     single = np.eye(len(planned.labels), dtype=bool)
@@ -73,7 +74,7 @@ def measure_several(loaded: LoadedSet, logits: ArrayLike, frequency: Mapping[str
     right = (predicted == truth).all(axis=1)
     # Yes and no as two classes of an answer: softmax(0, z) is sigmoid(z).
     answers = np.stack([np.zeros(scores.size), scores.ravel()], axis=1)
-    yes, chances = truth.ravel().astype(np.int64), metrics.softmax(answers)
+    yes, chances = truth.ravel().astype(np.int64), softmax(answers, axis=1)
     kinds = group_labels(loaded.rows, None, planned.labels, frequency, loaded.columns)
     figures = by_class(truth, predicted, planned.labels)
     result = _result(

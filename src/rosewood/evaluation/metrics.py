@@ -14,13 +14,6 @@ Members = Sequence[Sequence[int]]
 LOGITS = "logits (examples, classes)"
 
 
-def softmax(logits: ArrayLike) -> Floats:
-    """Class probabilities in double precision, (examples, classes)."""
-    scores = np.asarray(logits, dtype=np.float64)
-    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
-
-
 def merged(probabilities: ArrayLike, members: Members) -> Floats:
     """The probabilities of labels, (examples, labels): the sums of those of their classes."""
     chances = np.asarray(probabilities, dtype=np.float64)

@@ -10,10 +10,8 @@ OUTPUT/LABEL-TASK-MODEL-seedN-FINGERPRINT/
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from rosewood.data.tasks import Task, build_task
 from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
 from rosewood.recipe import Recipe, build_recipe, deciding
 from rosewood.results import write
+from rosewood.results.files import fingerprint_of
 from rosewood.training.run import Plan
 
 SPECIFICATION, RESULT, ERROR, RUN = "cell.json", "result.json", "error.txt", "run"
@@ -55,7 +54,7 @@ class Cell(BaseModel):
         plain = self.model_dump(mode="json", exclude={"data_dir", "recipe", "task"})
         plain["recipe"] = deciding(self.recipe)
         plain["task"] = self.task["name"]
-        return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+        return fingerprint_of(plain, ordered=False)
 
     @property
     def name(self) -> str:

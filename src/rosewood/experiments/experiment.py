@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -151,12 +150,7 @@ def read_experiment(path: str | Path) -> Experiment:
     if not isinstance(path, str | Path):
         raise ExperimentError(f"expected an Experiment or the path of its YAML file, got {type(path).__name__}")
     path = Path(path)
-    try:
-        raw = strict_yaml.read(path)
-    except FileNotFoundError:
-        raise ExperimentError(f"{path}: no such file, expected the YAML file of an experiment") from None
-    except (yaml.YAMLError, OSError) as error:
-        raise ExperimentError(f"{path} cannot be read as YAML: {error}") from None
+    raw = strict_yaml.read(path, "an experiment", ExperimentError)
     return build_experiment({"name": path.stem, **raw} if isinstance(raw, dict) else raw, str(path))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from rosewood.lab.losses import FixedLoss, MeasuredFile, check_alike, kind_of
 from rosewood.lab.runs import progress_bar
 from rosewood.models.modes import evaluating
 from rosewood.results import Share
+from rosewood.results.files import fingerprint_of
 from rosewood.results.journal import RowJournal
 
 
@@ -54,7 +53,7 @@ def interpolate(
         raise RunError(f"expected one set of examples for both models; {first} and {second} were given different ones.")
     _check_buffers(loss.model, other.model, first, second)
     settings = [loss.fingerprint, other.fingerprint, first, second, source, shares]
-    fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    fingerprint = fingerprint_of(settings)
     path = None if output is None else Path(output)
     if (finished := Interpolation.finished(path, fingerprint)) is not None:
         return finished

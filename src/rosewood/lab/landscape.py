@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from rich.progress import Progress
@@ -16,6 +14,7 @@ from rosewood.lab.runs import progress_bar
 from rosewood.lab.sharpness import Eigenvalue, Sharpness, extreme_eigenvalues, sharpness_of
 from rosewood.models.modes import evaluating
 from rosewood.results import Share
+from rosewood.results.files import fingerprint_of
 from rosewood.results.grid import Grid
 from rosewood.results.journal import RowJournal
 
@@ -78,7 +77,7 @@ def loss_landscape(
         threshold,
         hessian_iterations,
     ]
-    fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    fingerprint = fingerprint_of(settings)
     path = None if output is None else Path(output)
     if (finished := Landscape.finished(path, fingerprint)) is not None:
         return finished

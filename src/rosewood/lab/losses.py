@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -26,6 +24,7 @@ from rosewood.models.modes import accelerated
 from rosewood.models.open import load_pretrained, open_run
 from rosewood.models.scoring import label_columns, longest_text
 from rosewood.results import Count, ResultFile, RunInfo, installed_versions
+from rosewood.results.files import fingerprint_of
 
 
 class MeasuredFile(ResultFile):
@@ -76,7 +75,7 @@ class FixedLoss:
         self.examples = len(data)
         self.data = fingerprint(data)
         settings = [of_model(model, tokenizer), self.data, max_length, batch_size]
-        self.fingerprint = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+        self.fingerprint = fingerprint_of(settings)
         self._batches = list(_batches(model, tokenizer, data, max_length, batch_size))
 
     @torch.inference_mode()

@@ -1,12 +1,14 @@
 """What result files have in common: their format, and how they are written and read."""
 
+import json
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
 from platform import python_version
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,6 +17,19 @@ from rosewood.results.durable import append_line, write_whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
+
+
+def fingerprint_of(facts: Any, ordered: bool = True) -> str:
+    """A hash of plain data: equal for equal data, in every process and on every machine.
+
+    Args:
+        facts: What JSON can hold.
+        ordered: Whether the order of the entries of a mapping counts.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    return sha256(json.dumps(facts, sort_keys=not ordered).encode()).hexdigest()[:16]
 
 
 def now() -> datetime:

@@ -14,6 +14,7 @@ from typing import Any
 from rosewood.data.files import file_digest
 from rosewood.errors import AbsentError, DataError, closest
 from rosewood.results.durable import cache_folder, write_whole
+from rosewood.results.files import fingerprint_of
 from rosewood.words.inflection import dictionary_version
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
@@ -170,8 +171,7 @@ class Lexicon:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all entries: figures are comparable only where it is the same."""
-        plain = json.dumps({word: list(found) for word, found in self.entries.items() if found}, sort_keys=True)
-        return sha256(plain.encode()).hexdigest()[:16]
+        return fingerprint_of({word: list(found) for word, found in self.entries.items() if found}, ordered=False)
 
 
 def lexicon_names() -> list[str]:
@@ -228,7 +228,7 @@ _BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet
 def built_once(name: str, made_of: Iterable[str], build: Callable[[], Mapping[str, Sequence[str]]]) -> Path:
     """The JSON file of these entries; built if there is none of the same code and ingredients."""
     parts = [*made_of, dictionary_version(), *(file.read_text(encoding="utf-8") for file in _code(name))]
-    path = cache_folder() / f"{name}-{sha256(json.dumps(parts).encode()).hexdigest()[:16]}.json"
+    path = cache_folder() / f"{name}-{fingerprint_of(parts)}.json"
     if not path.exists():
         write_whole(path, json.dumps(build(), ensure_ascii=False))
     return path

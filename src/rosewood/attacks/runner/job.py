@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
 from rosewood.models.scoring import Scorer
 from rosewood.results import AttackedExample, AttackStatus, TestFile
+from rosewood.results.files import fingerprint_of
 from rosewood.words.text import Words
 
 # Enough pending texts to sort by length, few enough that the first examples are done early.
@@ -177,7 +176,7 @@ class Campaign:
         """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
         model = of_model(self.model, self.tokenizer)
         tagger = identity.of_resource(self.resources.tagger)
-        return sha256(json.dumps([self.facts, tagger, model]).encode()).hexdigest()[:16]
+        return fingerprint_of([self.facts, tagger, model])
 
     def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
         """What becomes of some examples that run together, in the order in which they end."""

@@ -64,10 +64,7 @@ Space = dict[str, Range | Choice]
 
 def read_search(path: Path) -> dict[str, Any]:
     """A YAML file that maps settings to ranges, written as on the command line, or to lists of choices."""
-    try:
-        raw = strict_yaml.read(path)
-    except (yaml.YAMLError, OSError) as error:
-        raise ExperimentError(f"{path} cannot be read as YAML: {error}") from None
+    raw = strict_yaml.read(path, "a search space", ExperimentError)
     if not isinstance(raw, dict):
         raise ExperimentError(f"{path} must map settings to what is searched, such as learning_rate: 1e-5..1e-3:log")
     return {str(name): value for name, value in raw.items()}

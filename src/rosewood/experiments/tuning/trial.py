@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from rosewood.experiments.tuning.search import Space
 from rosewood.experiments.tuning.study import ERROR, SETTINGS, put_back
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
+from rosewood.results.files import fingerprint_of
 from rosewood.results.locks import clear, held
 from rosewood.training.health import guesses
 from rosewood.training.interruption import Interrupted
@@ -59,8 +58,8 @@ class Trials:
 
     def _folder(self, trial: optuna.Trial, settings: dict[str, Any]) -> Path:
         """The same for the same settings, so that a trial that is begun again goes on where it stood."""
-        facts = json.dumps([trial.study.user_attrs[SETTINGS], settings], sort_keys=True)
-        folder = self.output / "trials" / sha256(facts.encode()).hexdigest()[:12]
+        facts = [trial.study.user_attrs[SETTINGS], settings]
+        folder = self.output / "trials" / fingerprint_of(facts, ordered=False)[:12]
         trial.set_user_attr("folder", folder.name)
         return folder
 

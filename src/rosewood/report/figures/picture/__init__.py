@@ -25,7 +25,7 @@ from rosewood.report.figures.picture.drawing import (
     plain,
     write_note,
 )
-from rosewood.report.figures.picture.traces import draw_bar, draw_contour, draw_heatmap, draw_scatter, draw_surface
+from rosewood.report.figures.picture.traces import draw_contour, draw_heatmap, draw_scatter, draw_surface
 
 # No date and no random ids, so that the same figure gives the same bytes; text is text, never a formula.
 SETTINGS: dict[Any, Any] = {
@@ -37,7 +37,6 @@ SETTINGS: dict[Any, Any] = {
 DATELESS = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 DRAWS: dict[str, Callable[[Drawing, Axes, Any, str], None]] = {
     "scatter": draw_scatter,
-    "bar": draw_bar,
     "heatmap": draw_heatmap,
     "contour": draw_contour,
     "surface": draw_surface,

@@ -1,8 +1,7 @@
-"""The traces of a picture: lines, points, bands, bars, heat maps, contours and surfaces."""
+"""The traces of a picture: lines, points, bands, heat maps, contours and surfaces."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -82,61 +81,6 @@ def fill_band(axes: Axes, trace: Any, x: Any, paint: str) -> None:
         raise DataError(f"Pictures fill toself or tozeroy; got {trace.fill!r}. Draw a band as one closed outline.")
 
 
-def draw_bar(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
-    flat = trace.orientation == "h"
-    names, values = bar_sides(trace)
-    places, width, base = bar_places(drawing, trace, names)
-    error = trace.error_x if flat else trace.error_y
-    draw, spread = (axes.barh, "xerr") if flat else (axes.bar, "yerr")
-    options: dict[str, Any] = {
-        "left" if flat else "bottom": base,
-        spread: spreads(error),
-        "ecolor": INK,
-        "capsize": 2,
-    }
-    paint = trace.marker.color if trace.marker.color is not None else colour
-    draw(places, values, width, color=paints(paint), label=plain(trace.name), **options)
-    known = bar_names(drawing, trace)
-    if all(isinstance(name, str) for name in known):
-        (axes.set_yticks if flat else axes.set_xticks)(range(len(known)), [plain(name) for name in known])
-
-
-def fellow_bars(drawing: Drawing, trace: Any) -> list[Any]:
-    """The bar traces of a panel, in their order."""
-    panel = (trace.xaxis, trace.yaxis)
-    return [other for other in drawing.source.data if other.type == "bar" and (other.xaxis, other.yaxis) == panel]
-
-
-def bar_names(drawing: Drawing, trace: Any) -> list[Any]:
-    """What the bars of a panel stand for, in the order of first mention."""
-    return list(dict.fromkeys(name for other in fellow_bars(drawing, trace) for name in bar_sides(other)[0]))
-
-
-def bar_places(drawing: Drawing, trace: Any, names: list[Any]) -> tuple[np.ndarray, float, np.ndarray]:
-    """Where the bars of a trace stand, how wide they are and where they begin: beside or on their fellows."""
-    fellows, known = fellow_bars(drawing, trace), bar_names(drawing, trace)
-    worded = all(isinstance(name, str) for name in known)
-    middle = np.array([known.index(name) if worded else name for name in names], dtype=float)
-    before = next(place for place, other in enumerate(fellows) if other is trace)
-    mode = drawing.layout.barmode or "group"
-    if mode == "group":
-        width = 0.8 / len(fellows)
-        return middle + (before - (len(fellows) - 1) / 2) * width, width, np.zeros(len(names))
-    if mode not in ("stack", "overlay"):
-        raise DataError(f"Pictures draw bars in mode group, stack or overlay; got {mode!r}. Save as .html or .json.")
-    base = np.zeros(len(names))
-    for other in fellows[:before] if mode == "stack" else ():
-        heights = dict(zip(*bar_sides(other), strict=True))
-        base += [heights.get(name, 0.0) for name in names]
-    return middle, 0.8, base
-
-
-def bar_sides(trace: Any) -> tuple[list[Any], list[Any]]:
-    """What the bars stand for, and how long they are; bars without names are counted."""
-    names, lengths = (trace.y, trace.x) if trace.orientation == "h" else (trace.x, trace.y)
-    return list(range(len(lengths)) if names is None else names), list(lengths)
-
-
 def draw_heatmap(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
     z = numbers(trace.z)
     x, x_names = places(trace.x, z.shape[1])
@@ -147,8 +91,6 @@ def draw_heatmap(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
         axes.set_xticks(x, x_names)
     if y_names:
         axes.set_yticks(y, y_names)
-    if trace.texttemplate:
-        write_cells(axes, trace, x, y, z, mesh)
     bar_of_colours(drawing, trace, mesh, axes)
 
 
@@ -158,32 +100,6 @@ def borders(places: np.ndarray) -> np.ndarray:
         return places[0] + np.array([-0.5, 0.5])
     middles = (places[1:] + places[:-1]) / 2
     return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
-
-
-def write_cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, z: np.ndarray, mesh: Any) -> None:
-    for (row, column), value in np.ndenumerate(z):
-        if np.isfinite(value):
-            text = cell_text(trace, row, column, float(value))
-            dark = np.dot(mesh.cmap(mesh.norm(value))[:3], (0.299, 0.587, 0.114)) < 0.5
-            axes.text(
-                float(x[column]),
-                float(y[row]),
-                text,
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if dark else INK,
-            )
-
-
-def cell_text(trace: Any, row: int, column: int, value: float) -> str:
-    """What a cell of a heatmap shows: `%{text}`, `%{z}` or `%{z:.2f}`."""
-    found = re.fullmatch(r"%\{(text|z)(?::(.+))?\}(.*)", trace.texttemplate)
-    if not found:
-        raise DataError(f"Pictures write %{{text}} or %{{z:FORMAT}} into cells; got {trace.texttemplate!r}.")
-    if found[1] == "text":
-        return plain(trace.text[row][column]) + found[3]
-    return format(value, found[2] or "g") + found[3]
 
 
 def draw_contour(drawing: Drawing, axes: Axes, trace: Any, colour: str) -> None:
