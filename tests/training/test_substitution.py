@@ -136,14 +136,14 @@ def test_words_replaced_for_real_and_mistyped_come_with_the_run(plan: Plan, tmp_
     recipe = load_recipe("augment", changes)
     words = Substitution.of(recipe, None, None)
     assert words is not None and [each.name for each in words.perturbations] == ["substitution", "typing"]
-    info = start_run(replace(plan, recipe=recipe), tmp_path / "run")
+    info = start_run(plan.model_copy(update={"recipe": recipe}), tmp_path / "run")
     assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
     assert all(step["mixture_kl"] >= 0 for step in terms(tmp_path / "run"))
 
 
 def test_mistyping_needs_no_lexicon(plan: Plan, tmp_path: Path) -> None:
     recipe = load_recipe("a2t", {"perturbation": {"name": "typing", "share": 1.0}})
-    info = start_run(replace(plan, recipe=recipe), tmp_path / "run")
+    info = start_run(plan.model_copy(update={"recipe": recipe}), tmp_path / "run")
     assert "lexicon" not in info.fingerprints and len(terms(tmp_path / "run")) == 2
 
 

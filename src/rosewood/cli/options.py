@@ -13,6 +13,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from rosewood.config.settings import Settings, option_of
+from rosewood.errors import RunError
 
 Command = Callable[..., None]
 
@@ -82,6 +83,9 @@ def _taken(kind: type[Settings], given: dict[str, Any], without: Collection[str]
             value, usual = given.pop(prefix + name), _default(field)
         else:
             value, usual = _taken(inner, given, (), f"{name}_"), {}
+            lacking = [key for key, each in inner.model_fields.items() if each.is_required() and key not in value]
+            if value and lacking:
+                raise RunError(f"the options of {name} need its {lacking[0]}: add --{name}-{lacking[0]}")
         if value != usual:
             found[name] = value
     return found
@@ -106,7 +110,8 @@ def _typed(field: FieldInfo, name: str) -> tuple[Any, Any]:
 
 
 def _default(field: FieldInfo) -> Any:
-    return None if field.is_required() else field.get_default(call_default_factory=False)
+    """The value without the option; None where it depends on others, or there is none."""
+    return None if field.is_required() or field.default_factory is not None else field.get_default()
 
 
 def _plain(annotation: Any, name: str) -> Any:

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
-import yaml
 from numpy.typing import NDArray
 from scipy.special import softmax
 
@@ -171,10 +170,7 @@ def gate(run: str | Path, requirements: Sequence[str | Requirement], suite: str 
 
 def read_requirements(path: Path) -> list[str]:
     """The requirements in a YAML file: a list under the key `require`."""
-    try:
-        plain = strict_yaml.read(path)
-    except (OSError, yaml.YAMLError) as error:
-        raise RunError(f"cannot read the requirements in {path}: {error}") from None
+    plain = strict_yaml.read(path, "requirements", RunError)
     listed = plain.get("require") if isinstance(plain, dict) and set(plain) == {"require"} else None
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise RunError(f"{path}: expected the key require with a list of texts such as clean>=0.85, and no other key")
