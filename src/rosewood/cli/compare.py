@@ -72,19 +72,18 @@ def compare(
     experiment = read_experiment(file)
     chosen = _engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
-    from rosewood.experiments.compare import compare as run_experiment
-    from rosewood.experiments.compare import output_of, tables_of
+    from rosewood.experiments.compare import output_of, run_cells, tables_of
     from rosewood.experiments.grid import cells_of
     from rosewood.experiments.status import finished_otherwise, standing
 
-    folder, cells = output_of(experiment, output), cells_of(experiment, data_dir)
-    found = [standing(cell, folder) for cell in cells]
+    folder = output_of(experiment, output)
+    found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
     if others := finished_otherwise(found):
         console.print(_of_others(others), highlight=False, markup=False, soft_wrap=True)
     if plan:
         from rosewood.experiments.plan import show_plan
 
-        if not show_plan(experiment, output, data_dir, jobs or 1, console):
+        if not show_plan(experiment, found, jobs or 1, console):
             raise typer.Exit(1)
         return
     from rosewood.experiments.tables import grids_of
@@ -96,8 +95,7 @@ def compare(
         comparison = tables_of(experiment, found, folder, file)
     else:
         with resumable(console):
-            comparison = run_experiment(file, folder, data_dir, chosen, console)
-        found = [standing(cell, folder) for cell in cells]
+            comparison, found = run_cells(experiment, found, folder, chosen, console, file)
     for grid in grids_of(experiment, found):
         console.print(Folded(grid))
     for note in experiment.notes:

@@ -11,7 +11,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from rosewood.experiments.cell import ERROR, Cell
+from rosewood.experiments.cell import ERROR
 from rosewood.experiments.engines.local import CellEngine, Event, LocalEngine
 from rosewood.experiments.experiment import Experiment, read_experiment
 from rosewood.experiments.grid import cells_of
@@ -54,15 +54,28 @@ def compare(
     given, experiment = experiment, experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
     file = None if isinstance(given, Experiment) else Path(given)
     output = output_of(experiment, output)
-    cells = cells_of(experiment, data_dir)
+    found = [standing(cell, output) for cell in cells_of(experiment, data_dir)]
+    return run_cells(experiment, found, output, engine or LocalEngine(), console or Console(), file)[0]
+
+
+def run_cells(
+    experiment: Experiment,
+    found: Sequence[Standing],
+    output: Path,
+    engine: CellEngine,
+    console: Console,
+    file: Path | None = None,
+) -> tuple[Comparison, list[Standing]]:
+    """Run the cells that are not finished; the comparison, and how the cells stand now."""
     try:
-        with LiveTable(cells, output, console or Console()).shown() as follow, _terminable():
-            for event in (engine or LocalEngine()).run(_prepared(cells, output)):
+        with LiveTable([each.cell for each in found], output, console).shown() as follow, _terminable():
+            for event in engine.run(_prepared(found)):
                 _note_loss(event)
                 follow(event)
     finally:
-        comparison = tables_of(experiment, [standing(cell, output) for cell in cells], output, file)
-    return comparison
+        found = [standing(each.cell, output) for each in found]
+        comparison = tables_of(experiment, found, output, file)
+    return comparison, found
 
 
 def tables_of(experiment: Experiment, found: Sequence[Standing], output: Path, file: Path | None = None) -> Comparison:
@@ -80,15 +93,15 @@ def output_of(experiment: Experiment, output: str | Path | None = None) -> Path:
     return Path("runs") / experiment.name if output is None else Path(output)
 
 
-def _prepared(cells: Sequence[Cell], output: Path) -> list[Path]:
+def _prepared(found: Sequence[Standing]) -> list[Path]:
     """The folders of the cells that are not finished, ready for a worker; the first seed of all recipes comes first."""
-    seeds = list(dict.fromkeys(cell.seed for cell in cells))
-    in_turn = sorted(cells, key=lambda cell: seeds.index(cell.seed))
-    unfinished = [found for found in (standing(cell, output) for cell in in_turn) if found.result is None]
-    for found in unfinished:
-        (found.folder / ERROR).unlink(missing_ok=True)
-        found.cell.save(found.folder)
-    return [found.folder for found in unfinished]
+    seeds = list(dict.fromkeys(each.cell.seed for each in found))
+    in_turn = sorted(found, key=lambda each: seeds.index(each.cell.seed))
+    unfinished = [each for each in in_turn if each.result is None]
+    for each in unfinished:
+        (each.folder / ERROR).unlink(missing_ok=True)
+        each.cell.save(each.folder)
+    return [each.folder for each in unfinished]
 
 
 def _note_loss(event: Event) -> None:

@@ -30,11 +30,9 @@ from rosewood.data.loading import load_split, needs_hub, origin
 from rosewood.data.tokenize import tokenize
 from rosewood.errors import AbsentError, RecipeError
 from rosewood.experiments.cell import Cell
-from rosewood.experiments.compare import output_of
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.grid import cells_of
 from rosewood.experiments.live_table import duration
-from rosewood.experiments.status import standing
+from rosewood.experiments.status import Standing
 from rosewood.models.open import keep_length, load_pretrained, models, resolve_model
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
@@ -59,28 +57,23 @@ class Outlook:
         return None if self.seconds is None else self.seconds * (len(self.cells) - self.finished)
 
 
-def outlooks(
-    experiment: Experiment, output: str | Path | None = None, data_dir: str | Path | None = None
-) -> list[Outlook]:
-    """One for each recipe, task and model; problems of the file are all raised at once, before anything is measured."""
-    folder = output_of(experiment, output)
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    for cell in cells_of(experiment, data_dir):
-        groups.setdefault((cell.task["name"], cell.model, cell.label), []).append(cell)
+def outlooks(standings: Sequence[Standing]) -> list[Outlook]:
+    """One for each recipe, task and model."""
+    groups: dict[tuple[str, str, str], list[Standing]] = {}
+    for each in standings:
+        groups.setdefault((each.cell.task["name"], each.cell.model, each.cell.label), []).append(each)
     measured = _Measured()
-    return [_outlook(cells, folder, measured) for cells in groups.values()]
+    return [_outlook(group, measured) for group in groups.values()]
 
 
-def show_plan(
-    experiment: Experiment, output: str | Path | None, data_dir: str | Path | None, jobs: int, console: Console
-) -> bool:
+def show_plan(experiment: Experiment, standings: Sequence[Standing], jobs: int, console: Console) -> bool:
     """Print the plan; whether every cell can be expected to run."""
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     with (
         console.status("Checking, and measuring a few steps where model and data are here"),
         warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
     ):
-        found = outlooks(experiment, output, data_dir)
+        found = outlooks(standings)
     for model in dict.fromkeys(each.cells[0].model for each in found):
         ours = [each for each in found if each.cells[0].model == model]
         console.print(_table(f"{experiment.title or experiment.name}\nmodel: {Path(model).name}", ours))
@@ -157,9 +150,9 @@ class _Measured:
         return self._seconds[key] if key in self._seconds else self._seconds.setdefault(key, seconds_per_step(cell))
 
 
-def _outlook(cells: Sequence[Cell], output: Path, measured: _Measured) -> Outlook:
-    first = cells[0]
-    finished = sum(standing(cell, output).result is not None for cell in cells)
+def _outlook(standings: Sequence[Standing], measured: _Measured) -> Outlook:
+    cells = [each.cell for each in standings]
+    first, finished = cells[0], sum(each.result is not None for each in standings)
     unknown = why_unknown(first)
     if unknown:
         return Outlook(cells, finished, first.steps(), None, unknown)
