@@ -368,7 +368,7 @@ def test_labels_go_by_their_names(tokenizer: PreTrainedTokenizerFast, single: Da
         ({"max_seconds": 0.0}, "max_seconds: input should be greater than 0, got 0"),
         ({"max_seconds": float("nan")}, "max_seconds: input should be a finite number, got nan"),
         ({"max_seconds": float("inf")}, "max_seconds: input should be a finite number, got inf"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size: input should be greater than or equal to 1, got 0"),
         ({"max_length": 1000}, "max_length 1000 is more than the model's 128 tokens"),
     ],
 )

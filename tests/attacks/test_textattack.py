@@ -21,6 +21,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.runner.api import choose_attack, prepare
 from rosewood.attacks.runner.example import Resources
 from rosewood.attacks.runner.textattack import TextAttackRecipe
+from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.results import AttackResult
 from tiny_attack import WORDS
@@ -165,7 +166,7 @@ def test_the_query_budget_is_handed_on(model: BertForSequenceClassification, sin
 def test_it_can_be_sent_to_another_process(
     model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset
 ) -> None:
-    campaign = prepare(model, tokenizer, single, TextAttackRecipe("swap"), Resources())
+    campaign = prepare(model, tokenizer, single, TextAttackRecipe("swap"), Resources(), AttackSettings())
     here = list(campaign.records([1, 2], None))
     assert list(pickle.loads(pickle.dumps(campaign)).records([1, 2], None)) == here
 

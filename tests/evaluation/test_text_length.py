@@ -32,7 +32,8 @@ def test_a_run_and_its_model_have_the_same_figures_on_long_texts(tmp_path: Path,
     save_tiny_checkpoint(tmp_path / "model")
     config = BertConfig.from_pretrained(tmp_path / "model", max_position_embeddings=256, initializer_range=1.0)
     BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
-    plan = Plan(load_recipe("vanilla"), task, str(tmp_path / "model"), max_length=length, arguments={"max_steps": 1})
+    model, arguments = str(tmp_path / "model"), {"max_steps": 1}
+    plan = Plan(recipe=load_recipe("vanilla"), task=task, model=model, max_length=length, arguments=arguments)
     with pytest.warns(UserWarning, match="longer than max_length"):
         start_run(plan, tmp_path / "run")
 

@@ -140,9 +140,9 @@ def test_training_arguments(profile: settings, tmp_path: Path) -> None:
     def check(arguments: dict[str, Any], from_a_run: bool) -> None:
         with only_our_errors():
             if from_a_run:  # run.json holds whatever it holds
-                plan = Plan(load_recipe("vanilla"), task, arguments=arguments)
+                plan = Plan(recipe=load_recipe("vanilla"), task=task, arguments=arguments)
             else:
-                plan = Plan(build_recipe({"training": arguments}), task)
+                plan = Plan(recipe=build_recipe({"training": arguments}), task=task)
             training_arguments(plan, tmp_path, has_validation=True)
 
     check()

@@ -87,7 +87,7 @@ def trained(films: Path, checkpoint: Path, tmp_path: Path) -> Callable[..., str 
         shutil.rmtree(run, ignore_errors=True)  # of the settings before
         try:
             recipe = load_recipe("vanilla", parse_overrides(["training.max_steps=2", *settings]))
-            start_run(Plan(recipe, task, str(checkpoint), max_length=16), run)
+            start_run(Plan(recipe=recipe, task=task, model=str(checkpoint), max_length=16), run)
         except RosewoodError as error:
             assert not run.exists(), "a run that cannot begin leaves nothing behind"
             return str(error)

@@ -178,7 +178,7 @@ def test_commands_say_what_the_results_know(full: Subject) -> None:
         *("--suite", "own", "--size", "40", "--max-length", "16", "--seed", "0"),
     ]
     words = shlex.split(attack)
-    assert 'unknown_word="NULL"' in words and "exact_case=false" in words and words[-2:] == ["--seed", "0"]
+    assert 'unknown_word="NULL"' in words and "exact_case=false" in words and words[-2:] == ["--max-length", "16"]
     found = commands_section(full)
     assert kinds(found) == [Listing, Listing, Table]
 

@@ -60,7 +60,8 @@ def plan(tmp_path: Path, films: Path) -> Plan:
     quoted = {name: json.dumps(f"../../../{name}") for name in ("name", "label", "set")}
     (tmp_path / "own.yaml").write_text(TASK.format(file=films, **quoted))
     recipe = build_recipe({"name": "../../recipe"})
-    return Plan(recipe, load_task(tmp_path / "own.yaml"), str(checkpoint), max_length=8, arguments={"max_steps": 1})
+    task = load_task(tmp_path / "own.yaml")
+    return Plan(recipe=recipe, task=task, model=str(checkpoint), max_length=8, arguments={"max_steps": 1})
 
 
 @pytest.mark.parametrize("name", EVIL, ids=ascii)

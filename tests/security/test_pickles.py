@@ -143,7 +143,8 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stopped")
     checkpoint = save_tiny_checkpoint(folder / "checkpoint")
     recipe = load_recipe("mixout")
-    plan = Plan(recipe, load_task(save_task(folder)), str(checkpoint), max_length=8, arguments={"max_steps": 3})
+    task = load_task(save_task(folder))
+    plan = Plan(recipe=recipe, task=task, model=str(checkpoint), max_length=8, arguments={"max_steps": 3})
     begin = SaveAndStop.on_train_begin
 
     def stop_at_once(self: Any, *args: Any, **kwargs: Any) -> None:

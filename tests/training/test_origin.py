@@ -45,16 +45,16 @@ def plan(tmp_path: Path) -> Plan:
         "text,label\n" + "".join(f"film {chr(97 + i % 26)} {chr(97 + i // 26)},{i % 2}\n" for i in range(40))
     )
     return Plan(
-        load_recipe("wconsol"),
-        task_from_files(films, films, text_columns=["text"]),
-        str(save_tiny_checkpoint(tmp_path / "model")),
+        recipe=load_recipe("wconsol"),
+        task=task_from_files(films, films, text_columns=["text"]),
+        model=str(save_tiny_checkpoint(tmp_path / "model")),
         max_length=16,
         arguments={"max_steps": 4, "learning_rate": 1e-3, "per_device_train_batch_size": 8},
     )
 
 
 def changed(plan: Plan, **changes: Any) -> Plan:
-    return Plan(**{name: getattr(plan, name) for name in plan.__dataclass_fields__} | changes)
+    return plan.model_copy(update=changes)
 
 
 def first_distance(run: Path) -> float:

@@ -80,9 +80,9 @@ def still(model: Path, data: Path, **settings: object) -> Plan:
     """One step that moves nothing."""
     task = task_from_files(data, data, text_columns=["text"])
     return Plan(
-        load_recipe("vanilla"),
-        task,
-        str(model),
+        recipe=load_recipe("vanilla"),
+        task=task,
+        model=str(model),
         max_length=16,
         arguments={"max_steps": 1, "learning_rate": 0.0},
         **settings,  # type: ignore[arg-type]
