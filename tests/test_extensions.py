@@ -72,6 +72,35 @@ class Backwards(Attack):
             words[at] = words[at][::-1]
             yield move([tuple(words)])
 ''',
+    "defences/lowered.py": '''
+"""Texts in small letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rosewood.models.defended import Defence, Floats, Learnt, Shield
+from rosewood.models.scoring import Row, Scorer
+
+
+@dataclass(frozen=True)
+class Lowered(Defence):
+    """The model reads every text in small letters."""
+
+    def start(self, learnt: Learnt) -> Shield:
+        return Lowering()
+
+
+class Lowering(Shield):
+    def logits(self, rows: Sequence[Row], base: Scorer) -> Floats:
+        found = np.empty((len(rows), base.classes))
+        for batch in base.batches([tuple(text.lower() for text in row) for row in rows]):
+            found[batch.rows] = batch.logits
+        return found
+''',
     "sections/thorns.py": '''
 """How many thorns there are."""
 
@@ -110,7 +139,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from rosewood import load_recipe
-from rosewood.cli import app, attack, evaluate, explain, listing, report, train
+from rosewood.cli import app, attack, evaluate, explain, listing, report, train, wrap
 
 def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])
@@ -119,13 +148,16 @@ def run(*words):
     assert result.exit_code == 0, result.output
     return result.output
 
-for what, name in (("attacks", "backwards"), ("tasks", "thorns"), ("suites", "bushes"), ("recipes", "thorny")):
+listed = {"attacks": "backwards", "tasks": "thorns", "suites": "bushes", "defences": "lowered", "recipes": "thorny"}
+for what, name in listed.items():
     assert name in run("list", what)
 place = Path(sys.argv[1])
 common = ("--model", place / "checkpoint", "--max-length", 16, "--set", "training.max_steps=3", "--batch-size", 4)
 run("train", "--recipe", "thorny", "--task", "thorns", "--output", place / "run", *common)
 run("attack", place / "run", "--attack", "backwards", "--set", "max_words=2", "--examples", 6)
 run("evaluate", place / "run", "--suite", "bushes")
+run("wrap", place / "run", "--with", "lowered", "--output", place / "lowered")
+run("attack", place / "lowered", "--attack", "backwards", "--examples", 3)
 run("report", place / "run", "--output", place / "report.html")
 print(json.dumps([
     load_recipe("thorny").selection.settings(),

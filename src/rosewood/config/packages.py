@@ -1,8 +1,8 @@
 """Where components and files are found: in Rosewood, and in installed packages that extend it.
 
 A package names itself under the entry point group `rosewood.components`, and has folders called as those of Rosewood:
-`selections`, `attacks`, ... with one component a file, `sections` of a report, and `tasks`, `suites` and `recipes` with
-YAML files. It needs none that it has nothing for.
+`selections`, `attacks`, `defences`, ... with one component a file, `sections` of a report, and `tasks`, `suites` and
+`recipes` with YAML files. It needs none that it has nothing for.
 """
 
 from __future__ import annotations
