@@ -8,8 +8,9 @@ from typing import Literal
 import typer
 from rich.console import Console
 
-from rosewood.cli import LARGEST_SEED, app, resumable
+from rosewood.cli import app, resumable
 from rosewood.cli.evaluate import check_run, task_of
+from rosewood.config.settings import LARGEST_SEED
 
 EXAMPLES = """
 [bold]Examples[/]
