@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from available import available_splits
 from rosewood.data import embedded
 from rosewood.data.embedded import (
     INSTALL,
@@ -17,7 +18,7 @@ from rosewood.data.embedded import (
     reviews_file,
 )
 from rosewood.data.files import read_file
-from rosewood.data.loading import available_splits, fingerprint, load_split
+from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.splitting import text_keys
 from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError

@@ -10,6 +10,7 @@ from typing import Any
 import datasets
 import pytest
 
+from available import available_splits
 from rosewood.data.loading import (
     fingerprint,
     load_split,
@@ -23,10 +24,6 @@ from rosewood.errors import DataError
 Write = Callable[[str, Any], Path]
 Rows = list[dict[str, Any]]
 FORMATS = ["csv", "tsv", "jsonl", "parquet"]
-
-
-def available(task: Task, folder: Path | None = None) -> list[str]:
-    return [name for name in task.splits if source_identity(task, name, folder) != "absent"]
 
 
 def own(path: Path, **changes: Any) -> Task:
@@ -71,7 +68,7 @@ def test_carved_validation_is_disjoint_stratified_and_repeatable(write: Write, r
 def test_eval_and_test_files_are_taken_whole(write: Write, reviews: Rows) -> None:
     task = own(write("a.csv", reviews), eval_file=write("b.jsonl", reviews[:4]), test_file=write("c.tsv", reviews[:6]))
     assert [len(load_split(task, split)) for split in ("train", "validation", "test")] == [40, 4, 6]
-    assert available(task) == ["train", "validation", "test"]
+    assert available_splits(task) == ["train", "validation", "test"]
 
 
 def test_pairs_with_integer_labels_and_another_label_column(write: Write) -> None:
@@ -254,7 +251,7 @@ def test_data_folder_is_chosen_before_the_hub(write: Write, monkeypatch: pytest.
     root = path.parents[2]
     task = load_task("sst2")
     assert load_split(task, "test", data_dir=root).to_dict() == {"sentence": ["fine", "bad"], "label": [1, 0]}
-    assert available(task, root) == ["test"]
+    assert available_splits(task, root) == ["test"]
     monkeypatch.setenv("ROSEWOOD_DATA", str(root))
     assert len(load_split(task, "test")) == 2
     expected = root / "glue/SST-2/train.tsv"
@@ -271,7 +268,7 @@ def test_file_without_a_folder(write: Write) -> None:
         "split test of task a is a file in the data folder: name the folder with --data-dir or ROSEWOOD_DATA, "
         "or put a.csv beside the task's YAML file"
     )
-    assert available(folder_task({"file": "a.csv"})) == []
+    assert available_splits(folder_task({"file": "a.csv"})) == []
 
 
 def test_hub_is_asked_for_the_right_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +286,7 @@ def test_hub_is_asked_for_the_right_split(monkeypatch: pytest.MonkeyPatch) -> No
         "nyu-mll/glue (mnli, validation_matched), row 4: label -1 marks a row without label, expected one of 0, 1, 2"
     )
     assert asked == [("stanfordnlp/snli", "plain_text", "test"), ("nyu-mll/glue", "mnli", "validation_matched")]
-    assert available(load_task("snli")) == ["train", "validation", "test", "mnli"]
+    assert available_splits(load_task("snli")) == ["train", "validation", "test", "mnli"]
 
 
 def test_hub_that_does_not_answer_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

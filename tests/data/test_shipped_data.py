@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from rosewood.data.loading import available_splits, load_split
+from available import available_splits
+from rosewood.data.loading import load_split
 from rosewood.data.splitting import text_keys
 from rosewood.data.tasks import load_task
 
