@@ -121,7 +121,7 @@ def test_queries_per_word(model: BertForSequenceClassification, single: Dataset,
         assert other.queries <= 1 + 2 * other.words
         assert other.status == (one.status if one.queries <= 1 + 2 * one.words else "out_of_queries")
     assert bound.max_queries_per_word == 2 and bound.summary.counts["out_of_queries"] > 0
-    with pytest.raises(RunError, match="max_queries_per_word must be at least 1, got 0"):
+    with pytest.raises(RunError, match="max_queries_per_word: input should be greater than or equal to 1, got 0"):
         run(model, single, TextBugger(), max_queries_per_word=0)
 
 
