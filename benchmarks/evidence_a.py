@@ -28,8 +28,8 @@ OPENING = """\
 # benchmarks/evidence_a.py wrote this file: change that one. `make evidence-a` runs what has not run yet.
 #
 # What it can show, if two such models differ on 6 % of the dev set and on 20 % of the rows under attack (assumed before
-# the runs): with three seeds and a power of 80 %, differences of 1.4 to 2.3 points on the dev set, of 4 to 7 under attack
-# (300 rows) and of 6 to 10 on AdvGLUE (148 rows). The smaller figure holds if seeds differ on other examples each.
+# the runs): with three seeds and a power of 80 %, differences of 1.4 to 2.3 points on the dev set, of 4 to 7 under
+# attack (300 rows) and of 6 to 10 on AdvGLUE (148 rows). The smaller holds if each seed differs on other rows.
 """
 REST = """\
 tasks:
