@@ -102,6 +102,22 @@ def test_a_checkpoint_from_elsewhere(rosewood: Rosewood, tmp_path: Path, file: P
     assert Evaluation.load(tmp_path / "out" / "evaluation.json").sets[0].accuracy == pytest.approx(0.1)
 
 
+def test_a_checkpoint_and_a_run_come_to_one_table(
+    rosewood: Rosewood, run: Path, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a user has who brings a checkpoint: it is measured in its own folder, at the length of the run."""
+    monkeypatch.chdir(tmp_path)
+    checkpoint = saved(tmp_path / "checkpoint", ("ham", "spam"))
+    columns = ("--test-file", file, "--text-column", "mail", "--label-column", "kind")
+    printed = rosewood("evaluate", checkpoint, run, *columns, "--typo-rate", 0)
+    assert f"The results are in {checkpoint}, {run}" in printed.replace("\n", "")
+    rosewood("attack", checkpoint, run, *columns, "--attack", "typos", "--examples", 6)
+    both = [next(folder.glob("attacks/*/attack.json")) for folder in (checkpoint, run)]
+    assert len({AttackReport.load(path).max_length for path in both}) == 1
+    table = rosewood("table", checkpoint, run, "--baseline", "checkpoint")
+    assert "checkpoint" in table and "under typos" in table.replace("\n", " ")
+
+
 def test_an_attack_on_a_file(rosewood: Rosewood, run: Path, tmp_path: Path, file: Path) -> None:
     asked = ("--test-file", file, "--attack", "typos")
     rosewood("attack", run, *asked)

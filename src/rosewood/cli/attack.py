@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,16 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app
-from rosewood.cli.evaluate import check_run, in_words_of, name_outputs, names_in, own_file, task_of
+from rosewood.cli.evaluate import (
+    check_run,
+    common_length,
+    in_words_of,
+    name_outputs,
+    names_in,
+    own_file,
+    results_folder,
+    task_of,
+)
 from rosewood.cli.options import options_of_settings
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
@@ -122,7 +131,11 @@ def attack(
     ),
     settings: AttackSettings = AttackSettings(),  # noqa: B008  frozen
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Where the results go.", show_default="RUN/attacks, or attacks/CHECKPOINT"
+        None,
+        "--output",
+        "-o",
+        help="Where the results go.",
+        show_default="RUN/attacks or CHECKPOINT/attacks",
     ),
     show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
@@ -163,6 +176,8 @@ def attack(
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own)
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
+    if settings.max_length is None and (length := common_length(runs, trust_remote_code, console)):
+        orders = replace(orders, settings=settings.model_copy(update={"max_length": length}))
     results = {}
     for run in runs:
         campaign, names = _prepare(run, orders, trust_remote_code)
@@ -237,7 +252,6 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
 
 def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
     """What the attack needs, and an encoder to compare texts with if there is one."""
-    from dataclasses import replace
 
     from rosewood.attacks.runner.api import provisions
 
@@ -256,5 +270,6 @@ def _encoder() -> Encoder | None:
 
 def _folder(run: str, output: Path | None, campaign: Campaign) -> Path:
     """A folder for this campaign and no other."""
-    inside = Path(run) / "attacks" if (Path(run) / "run.json").exists() else Path("attacks") / Path(run).resolve().name
+    place = results_folder(run)
+    inside = Path("attacks") / Path(run).resolve().name if place is None else place / "attacks"
     return (output or inside) / file_name(f"{campaign.attack.name}-{campaign.split}-{campaign.fingerprint[:8]}")

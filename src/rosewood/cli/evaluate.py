@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def evaluate(
     ),
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of samples, noise and attacks."),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Where the results of a checkpoint go.", show_default="RUN; nowhere for others"
+        None, "--output", "-o", help="Where the results go.", show_default="the folder of the run or checkpoint"
     ),
     fresh: bool = typer.Option(False, "--fresh", help="Compute predictions again that were kept in RUN/cache."),
     trust_remote_code: list[str] = typer.Option(
@@ -88,8 +89,8 @@ def evaluate(
 ) -> None:
     """Evaluate runs, or any classification checkpoints, and print their tables.
 
-    For a run of ours the results are also written to RUN/evaluation.json and, with every prediction, under the name of
-    the suite.
+    The results are also written to evaluation.json in the folder of the run or checkpoint and, with every prediction,
+    under the name of the suite. Of a name on the Hub nothing is kept without --output.
     """
     from rosewood.comparison.by_class import class_grids
     from rosewood.comparison.table import render
@@ -104,6 +105,9 @@ def evaluate(
     own = own_file(test_file, text_column, label_column, task, suite)
     for run in runs:  # all of them before the first, which may take minutes
         check_run(run, task, suite, own)
+    console = Console()
+    if max_length is None and suite is None:
+        max_length = common_length(runs, trust_remote_code, console)
     evaluations = {}
     for run in runs:
         evaluations[run] = evaluate_one(
@@ -125,12 +129,42 @@ def evaluate(
             output=output,
             fresh=fresh,
         )
-    console = Console()
     console.print(render(evaluations))
     if by_class:
         console.print(*map(Folded, class_grids(evaluations)))
     for reason in dict.fromkeys(_remarks(evaluations)):
         console.print(reason, highlight=False)
+    kept = [str(output or folder) for run in runs if (folder := results_folder(run)) or output]
+    if kept:
+        console.print(f"The results are in {', '.join(kept)}", highlight=False, soft_wrap=True, markup=False)
+
+
+def results_folder(run: str) -> Path | None:
+    """Where the results of a run or a checkpoint go: into its own folder, if it has one that can be written to."""
+    folder = Path(run)
+    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
+
+
+def common_length(runs: Sequence[str], trusted: Collection[str], console: Console) -> int | None:
+    """The text length at which models compare that read texts of different lengths; None if theirs is the same."""
+    from rosewood.models.open import load_classifier, run_info
+    from rosewood.models.scoring import text_length
+
+    if len(runs) < 2:
+        return None
+    infos = {run: run_info(run) for run in runs}
+    lengths = {
+        info.max_length if info else text_length(*load_classifier(run, run in trusted)) for run, info in infos.items()
+    }
+    if len(lengths) == 1:
+        return None
+    shortest = min(lengths)
+    console.print(
+        f"These models read texts of different lengths. So that they compare, all texts are cut after {shortest} "
+        "tokens; --max-length sets another length.",
+        highlight=False,
+    )
+    return shortest
 
 
 def evaluate_one(
@@ -173,7 +207,7 @@ def evaluate_one(
         task=task or (info.task if info else None),
         text_columns=own.text_columns if own else None,
         label_column=own.label_column if own else None,
-        output=output or opened.folder,
+        output=output or results_folder(run),
         **options,
     )
 

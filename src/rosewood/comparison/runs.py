@@ -123,7 +123,7 @@ def _settings(one: Evaluation, other: Evaluation) -> str:
         {
             "examples of each set": "all" if each.size is None else f"at most {each.size}",
             "seed": str(each.seed),
-            "tokens per text": str(each.max_length or "as each set says"),
+            "tokens per text (--max-length)": str(each.max_length or "as each set says"),
         }
         for each in (one, other)
     )

@@ -72,7 +72,7 @@ def name_of(report: AttackReport) -> str:
 
 def place_of(report: AttackReport) -> str:
     """What was attacked."""
-    return " ".join(filter(None, [report.task, report.split])) or "the data"
+    return " ".join(dict.fromkeys(filter(None, [report.task, report.split]))) or "the data"
 
 
 def summary_cells(summary: AttackSummary) -> list[str]:
