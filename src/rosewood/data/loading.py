@@ -49,10 +49,21 @@ def load_split(
 ) -> datasets.Dataset:
     """Load one split: the text columns, then the integer `label`, then all other columns of the source.
 
-    Of a multi-label task `label` is a list with a 0.0 or 1.0 for each label; who can use that says `multi_label`.
+    The data folder comes first, then an installed package, then the Hub.
 
-    The data folder (`data_dir`, else the variable ROSEWOOD_DATA) comes first, then an installed package, then
-    the Hub. `size` asks for at most that many rows, a seeded subset with the label shares of the whole.
+    Args:
+        task: what `load_task` returns.
+        split: the name of a split, such as train, validation or test.
+        data_dir: the data folder; by default the one that ROSEWOOD_DATA names.
+        size: at most that many rows, a seeded subset with the label shares of the whole.
+        seed: of the subset.
+        multi_label: whether the caller can use lists as labels: a 0.0 or 1.0 for each label of a multi-label task.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DataError: the split cannot be loaded, or its rows cannot be used.
     """
     if task.multi_label and not multi_label:
         raise DataError(

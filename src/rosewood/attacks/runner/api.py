@@ -213,27 +213,45 @@ def attack(
 ) -> AttackResult:
     """Change words of one text of each example until the model is wrong, and say how often that works.
 
-    `data` are rows with texts and labels: a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a
-    CSV, TSV, JSON Lines or Parquet file. Labels are names of the model's outputs or their numbers; `text_columns` and
-    `label_column` name the columns where they are not `text` and `label` or `labels`. `attack` is a name (its settings
-    are then the default ones) or an attack with settings. The other settings are the fields of `AttackSettings`: field,
-    seed, max_length, max_queries, max_seconds, batch_size and min_changeable. `field` is the text to change, by default
-    the last one: the hypothesis of a pair.
-
     Examples run together in full batches, and each draws its random numbers from the seed and its own texts: batch
     size, order and number of examples change nothing but, rarely, the choice between scores that are nearly equal.
-    `max_queries` bounds the texts scored for one example, and `max_queries_per_word` those for each of its words; a
-    question that would exceed it is not asked. `constraints`, such as `constraint("similarity", 0.8)`, hold for every
-    text that an attack finds, beside those that are settings of the attack.
-    After `max_seconds` the attack stops: as examples are taken in random order, those begun are a fair sample, and
-    the summary bounds what the unfinished ones could change. That makes it a quick estimate for model selection.
+    Where too few words can be changed, because the lexicon does not know the language, `summary.attacked` is false, and
+    tables say "not attacked" in place of a figure.
 
-    A lexicon knows no words of another language, and nothing breaks there. Where less than the share `min_changeable`
-    of the words could be changed, `summary.attacked` is false, and tables say "not attacked" in place of a figure.
+    Args:
+        model: a classifier, as transformers loads it.
+        tokenizer: its tokenizer.
+        data: rows with texts and labels: a datasets.Dataset, a pandas DataFrame, a list of dicts, or the path of a CSV,
+            TSV, JSON Lines or Parquet file. Labels are names of the model's outputs or their numbers.
+        attack: a name (`rosewood list attacks`), or an attack with settings of its own.
+        text_columns: the columns with texts, where they are not called `text`.
+        label_column: the column with labels, where it is not called `label` or `labels`.
+        lexicon: which words may replace which, for attacks that replace words.
+        language_model: scores texts, for attacks that ask for fluent ones.
+        tagger: gives parts of speech, for attacks that keep them.
+        encoder: gives sentence vectors, for attacks that keep the meaning, and for the similarity in the results.
+        masked_lm: proposes words in their place, for `bert_attack` and `bae`.
+        causal_lm: a causal language model, for the constraint `fluency`.
+        constraints: hold for every text that is found, such as `constraint("similarity", 0.8)`, beside the settings of
+            the attack.
+        folder: keeps the result; the same call goes on there after a crash, and leaves the same files.
+        jobs: processes that share the examples. Those of a torch.distributed program share them too, if all make the
+            call, and all get the whole result.
+        progress: whether to show a bar.
+        settings: the fields of `AttackSettings`: `field` (the text to change, by default the last), `seed`,
+            `max_length`, `max_queries` and `max_queries_per_word` (a question beyond them is not asked), `max_seconds`
+            (examples are taken in random order, so those begun are a fair sample), `batch_size`, `min_changeable`.
 
-    With a `folder` the attack survives a crash: the same call goes on where it ended, and leaves the same
-    `examples.jsonl` as if nothing had happened. `jobs` processes share the examples on the CPUs of this machine;
-    those of a torch.distributed program share them too, if all make the call, and all get the whole result.
+    Returns:
+        The figures, and what was done to each example.
+
+    Raises:
+        RunError: the attack lacks something, or does not work on this model.
+        DataError: the data cannot be used.
+
+    Example:
+        >>> attack(model, tokenizer, "test.csv", "typos").summary.robust_accuracy  # doctest: +SKIP
+        0.31
     """
     check_loaded(model, tokenizer)
     rows = attackable(data, model.config, text_columns, label_column)
@@ -268,10 +286,30 @@ def robust_accuracy(
 ) -> AttackSummary:
     """A quick estimate, to choose between models or checkpoints: attack a few examples, or for a few seconds.
 
-    The data are those of `attack`: rows in memory, or a file. At most `examples` are taken, at random, the same ones
-    for every model under one seed. When time is up, the true figure for the examples that were begun lies between
-    `robust_accuracy` and `robust_accuracy_at_most`, and `robust_interval` goes from the low end of the one's 95 %
-    interval to the high end of the other's. Other settings are those of `attack`.
+    Args:
+        model: a classifier, as transformers loads it.
+        tokenizer: its tokenizer.
+        data: those of `attack`: rows in memory, or a file.
+        attack: a name, or an attack with settings of its own.
+        text_columns: the columns with texts, where they are not called `text`.
+        label_column: the column with labels, where it is not called `label` or `labels`.
+        examples: at most so many, taken at random; the same ones for every model under one seed.
+        seconds: stop after that time.
+        seed: of the sample and of the attack.
+        settings: whatever else `attack` takes.
+
+    Returns:
+        The figures. When time is up, the true figure for the examples that were begun lies between `robust_accuracy`
+        and `robust_accuracy_at_most`, and `robust_interval` goes from the low end of the one's 95 % interval to the
+        high end of the other's.
+
+    Raises:
+        RunError: the attack lacks something, or does not work on this model.
+        DataError: the data cannot be used.
+
+    Example:
+        >>> robust_accuracy(model, tokenizer, rows, "typos", examples=100).robust_interval  # doctest: +SKIP
+        (0.22, 0.4)
     """
     if examples is not None and examples < 1:
         raise RunError(f"examples must be at least 1, got {examples}")

@@ -80,7 +80,8 @@ def wrap(
 
     Example:
         >>> wrapped = rosewood.wrap(model, tokenizer, "smoothed:mask", copies=20)  # doctest: +SKIP
-        >>> pipeline("text-classification", model=wrapped, tokenizer=wrapped.tokenizer)("A fine film.")
+        >>> classify = pipeline("text-classification", model=wrapped, tokenizer=wrapped.tokenizer)  # doctest: +SKIP
+        >>> classify("A fine film.")  # doctest: +SKIP
     """
     chosen = choose_defence(defence, settings) if isinstance(defence, str) else defence
     if not isinstance(chosen, Defence):

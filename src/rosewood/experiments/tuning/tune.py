@@ -60,11 +60,33 @@ def tune(
 ) -> Tuning:
     """Search settings of a recipe on data held out from training, and write the best ones to `output`.
 
-    `search` maps settings to ranges or choices: `{"learning_rate": "1e-5..1e-3:log", "selection.keep_quantile":
-    "0.3..0.9", "anchors.0.weight": [0.1, 0.5]}`. The objective is `clean` accuracy, `robust` accuracy under an
-    `attack`, or their weighted `mean`. `settings` are those of a run, the fields of `RunSettings`, such
-    as model, data_dir, train_size, max_length and seed. Test data are never read.
-    Given again, the call goes on with the study; others who name the same `storage` and `study` work on it too.
+    Test data are never read. The same call goes on with the study; other workers that name the same `storage` and
+    `study` share it.
+
+    Args:
+        search: settings and their ranges or choices: `{"learning_rate": "1e-5..1e-3:log", "anchors.0.weight": [0.1,
+            0.5]}`.
+        recipe: the recipe whose settings are searched.
+        task: a task, its name, or its YAML file.
+        output: the folder for the trials, the table and the best recipe.
+        trials: how many.
+        objective: `clean` accuracy, `robust` accuracy under an attack, or their weighted `mean`.
+        attack: the attack, for `robust` and `mean`.
+        clean_weight: the weight of clean accuracy in `mean`.
+        training: training arguments of transformers that all trials share.
+        storage: the URL of a database, for several machines.
+        study: the name of the study there.
+        console: where the live table is shown.
+        settings: those of a run, the fields of `RunSettings`, such as model, data_dir, train_size, max_length, seed.
+
+    Returns:
+        The best settings, and all trials.
+
+    Raises:
+        ExperimentError: the search cannot be run as asked.
+
+    Example:
+        >>> tune({"learning_rate": "1e-5..1e-3:log"}, "rose-second", "reviews", trials=10)  # doctest: +SKIP
     """
     if not isinstance(search, Mapping):
         raise ExperimentError(
