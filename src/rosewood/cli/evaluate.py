@@ -147,15 +147,12 @@ def results_folder(run: str) -> Path | None:
 
 def common_length(runs: Sequence[str], trusted: Collection[str], console: Console) -> int | None:
     """The text length at which models compare that read texts of different lengths; None if theirs is the same."""
-    from rosewood.models.open import load_classifier, run_info
-    from rosewood.models.scoring import text_length
+    from rosewood.models.open import open_run, run_info
 
     if len(runs) < 2:
         return None
-    infos = {run: run_info(run) for run in runs}
-    lengths = {
-        info.max_length if info else text_length(*load_classifier(run, run in trusted)) for run, info in infos.items()
-    }
+    infos = {run: run_info(run) for run in runs}  # a run says its length without its model
+    lengths = {open_run(run, trusted).max_length if info is None else info.max_length for run, info in infos.items()}
     if len(lengths) == 1:
         return None
     shortest = min(lengths)
