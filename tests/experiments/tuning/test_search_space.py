@@ -96,5 +96,5 @@ def test_assignments_and_files(tmp_path: Path) -> None:
     file.write_text("- learning_rate")
     with pytest.raises(ExperimentError, match="must map settings"):
         read_search(file)
-    with pytest.raises(ExperimentError, match="cannot be read"):
+    with pytest.raises(ExperimentError, match="no such file, expected the YAML file of a search space"):
         read_search(tmp_path / "none.yaml")
