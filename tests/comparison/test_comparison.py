@@ -300,7 +300,7 @@ def test_runs_that_were_not_evaluated_alike_say_in_what(tmp_path: Path) -> None:
         load_runs(folders)
     assert str(refused.value) == (
         f"{folders[0]} and {folders[1]} were not evaluated alike: examples of each set: all and at most 100; tokens "
-        "per text: 16 and 64. Evaluate both with the same options."
+        "per text (--max-length): 16 and 64. Evaluate both with the same options."
     )
 
 

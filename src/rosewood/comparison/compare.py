@@ -322,19 +322,26 @@ class PairedTests(NamedTuple):
     untested: list[Untested]
 
 
+def _counterpart(run: EvaluatedRun, baseline: Sequence[EvaluatedRun]) -> EvaluatedRun | None:
+    """The baseline's run of the same seed and task; a checkpoint has no seed, and is compared with a single run."""
+    alike = [each for each in baseline if each.evaluation.task == run.evaluation.task]
+    if len(alike) == 1 and None in (run.seed, alike[0].seed):
+        return alike[0]
+    return next((each for each in alike if each.seed == run.seed), None)
+
+
 def paired_tests(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -> PairedTests:
     """McNemar's test for each run, set, noise and attack that the baseline's run of the same seed has too."""
     everyone = [run for runs in methods.values() for run in runs]
     by_run: dict[int, dict[str, Attacked]] = {id(run): {} for run in everyone}
     for each in attacked(everyone):
         by_run[id(each.run)][f"under {each.title}"] = each
-    before = {(run.seed, run.evaluation.task): run for run in methods[baseline]}
     found: list[Difference] = []
     untested: list[Untested] = []
     for run in everyone:
         if run.method == baseline:
             continue
-        other = before.get((run.seed, run.evaluation.task))
+        other = _counterpart(run, methods[baseline])
         if other is None:
             why = f"{baseline} has no run with the same seed on {run.evaluation.task}"
             untested.append(Untested(run.method, EVERYTHING, why))

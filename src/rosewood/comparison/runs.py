@@ -186,7 +186,9 @@ def _by_seed(runs: Sequence[EvaluatedRun], tasks: Sequence[str]) -> dict[int | N
 
 Conditions = Mapping[str, Any]
 """By name, settings of the attack among them."""
-_DECIDES_NOTHING = {"model", "fingerprint", "lexicon_name", "versions", "created", "seconds", "summary", "settings"}
+_DECIDES_NOTHING = {"model", "fingerprint", "lexicon_name", "versions", "created", "seconds", "summary", "settings"} | {
+    "test_file"  # its rows have a fingerprint, `data`
+}
 
 
 def conditions_of(report: AttackReport) -> Conditions:
