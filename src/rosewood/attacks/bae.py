@@ -84,7 +84,7 @@ class Bae(Attack):
                 yield from now.similar_step(tried, at, self.min_similarity, self.similarity_window)
 
     def _written(self, operation: str, words: Candidate, at: int, target: Target) -> list[str]:
-        """What may stand in the place of a word, after one replacement or insertion."""
+        """What may replace a word, by a replacement or an insertion."""
         masked_lm = target.resources.masked_lm
         assert masked_lm is not None
         word = words[at]

@@ -43,7 +43,7 @@ class Gradient(Substitution):
     """Word or letter edits, ranked by the gradient with respect to the embeddings."""
 
     edits: Literal["words", "characters"] = "words"
-    """What stands in for a word: its substitutes in the lexicon, or the word with a slip of the finger."""
+    """What may replace a word: its substitutes in the lexicon, or the word with a slip of the finger."""
     beam_width: Annotated[int, Field(ge=1)] = 1
     """Texts that each round asks for and goes on from."""
     max_rounds: Annotated[int, Field(ge=1)] = 3
@@ -161,7 +161,7 @@ def _steepest(edits: Sequence[Edit], values: Floats) -> list[Edit]:
 
 
 def _edits(words: Candidate, original: Candidate, surface: Surface) -> list[Edit]:
-    """Everything that may stand in a place and does not yet, the original word included."""
+    """Every word that could be put in a place now, the original word included."""
     return [
         Edit(at, each)
         for at, found in enumerate(surface)

@@ -177,7 +177,7 @@ def _edited(words: Candidate, edits: Iterable[Edit]) -> Candidate:
 
 
 def _chosen(individual: Floats, known: Sequence[Edit]) -> list[Edit]:
-    """The edits that numbers from 0 to 1 stand for; the lowest ones stand for none."""
+    """Numbers from 0 to 1 as edits; the lowest numbers mean no edit."""
     numbers = np.minimum(individual * (len(known) + 1), len(known)).astype(int)
     return [known[i - 1] for i in numbers if i]
 

@@ -44,7 +44,7 @@ def with_changes(
         dataset: Tokenized texts that still have the texts, in `fields`.
         tokenizer: The fast tokenizer that made the tokens.
         perturbation: The name of the perturbation that is to change the words: `substitution` or `typing`.
-        surface: From the words of a text to what may stand in for each.
+        surface: From the words of a text to what may replace each of them.
         fields: The text columns, one or two.
         field: Whose words are changed; by default the last.
         max_length: At how many tokens the texts were cut; a change that would make a text longer is not made.

@@ -92,7 +92,7 @@ class Target:
         return kept
 
     def allowed_alone(self, surface: Surface) -> Surface:
-        """What may stand in for each word while all others are as they were."""
+        """What may replace each word while all others stay as they are."""
         texts = [[replaced(self.words, at, each) for each in found] for at, found in enumerate(surface)]
         return [tuple(found[i] for i in self.allowed(own)) for found, own in zip(surface, texts, strict=True)]
 

@@ -56,7 +56,7 @@ class WordChange(Perturbation):
     field: str | None = None
 
     def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
-        """From the words of a text to what may stand in for each."""
+        """From the words of a text to what may replace each of them."""
         raise NotImplementedError
 
     def most(self) -> int:
