@@ -16,7 +16,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("experiments", "lab/playground"),
     ("report",),
-    ("lab",),
+    ("lab", "optim"),
     ("training", "comparison"),
     ("evaluation",),
     ("attacks",),

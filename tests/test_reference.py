@@ -11,7 +11,7 @@ from rosewood.config.lazy_imports import import_module
 
 PUBLIC = [name for name in rosewood.__all__ if not name.endswith("Error")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(rosewood, name))]
-MODULES = sorted({getattr(rosewood, name).__module__ for name in PUBLIC})
+MODULES = sorted({getattr(rosewood, name).__module__ for name in PUBLIC} | {"rosewood.optim"})
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

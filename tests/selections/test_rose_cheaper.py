@@ -139,7 +139,7 @@ def one_selector(**settings: Any) -> RoseSelector:
     model = nn.Module()
     for name in "abc":
         model.register_parameter(name, nn.Parameter(torch.zeros(1)))
-    return RoseSelector(Rose(parameters=".", **settings), Run(model, 10, cheaper().all_stages()[0]))
+    return Rose(parameters=".", **settings).start(Run(model, 10, cheaper().all_stages()[0]))
 
 
 def readings(step: int, **kl: float) -> Readings:

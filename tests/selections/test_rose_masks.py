@@ -35,7 +35,7 @@ class Bag(torch.nn.Module):
 
 
 def selector(names: list[str] = NAMES, **options: Any) -> RoseSelector:
-    return RoseSelector(Rose(parameters=".", **options), Run(Bag(names), 10, STAGE))
+    return Rose(parameters=".", **options).start(Run(Bag(names), 10, STAGE))
 
 
 def tensors(values: Mapping[str, float]) -> dict[str, Tensor]:
@@ -205,9 +205,8 @@ def test_elements_are_ranked_over_all_candidates_together() -> None:
     model = torch.nn.Module()
     model.a = torch.nn.Parameter(torch.zeros(2, 2))
     model.b = torch.nn.Parameter(torch.zeros(3))
-    chosen = RoseSelector(
-        Rose(order="first", level="element", parameters=".", keep_quantile=0.5), Run(model, 10, STAGE)
-    )
+    settings = Rose(order="first", level="element", parameters=".", keep_quantile=0.5)
+    chosen = settings.start(Run(model, 10, STAGE))
     kl = {"a": torch.tensor([[1.0, -7.0], [3.0, 5.0]]), "b": torch.tensor([2.0, -4.0, 6.0])}
     total = {name: torch.ones_like(value) for name, value in kl.items()}
     one = torch.ones(())

@@ -249,7 +249,12 @@ class Rose(Selection):
         return lines
 
     def start(self, run: Run) -> RoseSelector:
-        return RoseSelector(self, run)
+        names = candidate_names(run.model, self.parameters)
+        dropout = None if self.dropout is None else DropoutSetting(run.model, self.dropout)
+        sketch = None
+        if self.risk_sketch:
+            sketch = GradientSketch(run.model, names, self.risk_sketch, run.generator("rose", "sketch"))
+        return RoseSelector(self, names, self.first_term(run.stage), dropout, sketch)
 
 
 class RoseSelector(Selector):
@@ -258,15 +263,19 @@ class RoseSelector(Selector):
     All of its state is the optimiser's, but for the last first-order risks where they serve several steps.
     """
 
-    def __init__(self, settings: Rose, run: Run) -> None:
+    def __init__(
+        self,
+        settings: Rose,
+        names: list[str],
+        first_term: str = PROBE,
+        dropout: DropoutSetting | None = None,
+        sketch: GradientSketch | None = None,
+    ) -> None:
         self.settings = settings
-        self.names = candidate_names(run.model, settings.parameters)
-        self._dropout = None if settings.dropout is None else DropoutSetting(run.model, settings.dropout)
-        self._first_term = settings.first_term(run.stage)
-        self._sketch: GradientSketch | None = None
-        if settings.risk_sketch:
-            generator = run.generator("rose", "sketch")
-            self._sketch = GradientSketch(run.model, self.names, settings.risk_sketch, generator)
+        self.names = names
+        self._first_term = first_term
+        self._dropout = dropout
+        self._sketch = sketch
         self._read_step: int | None = None
         self._risks: dict[str, Tensor] = {}
         self._log: dict[str, Tensor] = {}

@@ -244,10 +244,10 @@ class Engine:
             watch.selected(moment.step + 1, masks, run.selector.risks())
         if run.stage.selection.masked == "freeze":
             assert isinstance(optimizer, MaskedAdamW)
-            optimizer.multipliers = {} if masks is None else _multipliers(masks, parameters)
+            optimizer.mask(masks, parameters)
         else:
             if isinstance(optimizer, MaskedAdamW):
-                optimizer.multipliers = {}
+                optimizer.mask(None)
             if masks is not None:
                 _multiply(readings.gradients[TOTAL], masks)
         return {"terms": self._sums} | run.selector.log()
@@ -273,12 +273,6 @@ class Engine:
         for part, owner in self._run.stateful().items():
             prefix = f"{part}."
             owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-
-
-def _multipliers(masks: Masks, parameters: Mapping[str, nn.Parameter]) -> dict[Tensor, float | Tensor]:
-    # One transfer of a few hundred numbers per step: the price of freezing whole tensors without touching them.
-    values = masks.values.tolist() if isinstance(masks.values, Tensor) else masks.values
-    return {parameters[name]: value for name, value in zip(masks.names, values, strict=True) if name in parameters}
 
 
 def _multiply(gradients: Mapping[str, Tensor], masks: Masks) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from rosewood.protocol import Masks
 from rosewood.tensors.shards import parts
 
 
@@ -45,10 +47,11 @@ class MaskedAdamW(torch.optim.AdamW):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         *,
+        foreach: bool | None = None,
         fused: bool | None = None,
         form: Literal["torch", "hf"] = "torch",
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, fused=fused)
+        super().__init__(params, lr, betas, eps, weight_decay, foreach=foreach, fused=fused)
         # GradScaler must skip a step before it starts, not inside the kernel: masks and momentum depend on it.
         self._step_supports_amp_scaling = False
         self.form = form
@@ -60,6 +63,24 @@ class MaskedAdamW(torch.optim.AdamW):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._move()
+        return loss
+
+    def mask(self, masks: Masks | None, parameters: Mapping[str, Tensor] = MappingProxyType({})) -> None:
+        """Set the multipliers of the next step from masks of named parameters; None lets everything move."""
+        if masks is None:
+            self.multipliers = {}
+            return
+        # One transfer of a few hundred numbers per step: the price of freezing whole tensors without touching them.
+        values = masks.values.tolist() if isinstance(masks.values, Tensor) else masks.values
+        named = zip(masks.names, values, strict=True)
+        self.multipliers = {parameters[name]: value for name, value in named if name in parameters}
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {"form": self.form, "multipliers": {}, "_step_supports_amp_scaling": False}
+        return super().__getstate__() | own
+
+    def _move(self) -> None:
         for group in self.param_groups:
             for multiplier, part in self._by_multiplier(group):
                 if isinstance(multiplier, list):
@@ -70,7 +91,6 @@ class MaskedAdamW(torch.optim.AdamW):
                     if multiplier != 1:
                         torch._foreach_lerp_(part.gradients, part.averages, 1 - multiplier)
                     self._plain_step(group, part, group["lr"] * multiplier)
-        return loss
 
     def _by_multiplier(self, group: dict[str, Any]) -> list[tuple[float | list[Tensor], _Slice]]:
         """The group's parameters in slices of equal multiplier; all elementwise masks make one slice."""
