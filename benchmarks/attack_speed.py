@@ -41,9 +41,9 @@ from rosewood.models.modes import evaluating
 from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Row, Scorer
 from rosewood.recipe import build_component
-from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.fluency import Trigram
+from rosewood.words.masked_lm import SentenceEncoder
 from rosewood.words.text import Words
-from rosewood.words.trigram import Trigram
 
 WAYS = ("rosewood", "one example at a time", "one text at a time", "bare forward")
 

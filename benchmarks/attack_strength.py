@@ -21,7 +21,7 @@ from rich.table import Table
 
 from rosewood import attack, load_task
 from rosewood.attacks.runner.api import choose_attack, provisions
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.loading import load_split
 from rosewood.models.open import load_classifier
 

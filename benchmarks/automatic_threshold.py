@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from rosewood.comparison.statistics import t_interval
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Carve, Split, Task, load_task
 from rosewood.evaluation.predict import predict

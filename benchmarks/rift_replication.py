@@ -33,8 +33,8 @@ from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
 from rosewood.results.durable import write_whole
 from rosewood.training.run import Plan, finish_run
+from rosewood.words.fluency import Trigram
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.trigram import Trigram
 
 # Ten ascent steps at rate 1 are the paper's. Three at rate 3 are nearly as strong, which pays for a second epoch.
 ASCENT = {"perturbation.steps": 3, "perturbation.learning_rate": 3.0}

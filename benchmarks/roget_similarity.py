@@ -13,8 +13,8 @@ import argparse
 from rosewood import Lexicon
 from rosewood.data.embedded import roget_page
 from rosewood.words import roget, wordnet
-from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import antonyms
+from rosewood.words.masked_lm import SentenceEncoder
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.errors import RecipeError
 from rosewood.recipe import Recipe, build_component, build_recipe, load_recipe, recipe_names
 from rosewood.selections.rose import Rose

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import rosewood
-from rosewood.config.lazy_imports import import_module
+from rosewood.config.registry import import_module
 
 PUBLIC = [name for name in rosewood.__all__ if not name.endswith("Error")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(rosewood, name))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rosewood.config.lazy_imports import on_first_use
+from rosewood.config.registry import on_first_use
 
 __version__ = "0.1.0"
 

@@ -12,11 +12,9 @@ import yaml
 from torch import nn
 
 from rosewood.config import strict_yaml
-from rosewood.config.overrides import override
-from rosewood.config.packages import files_in
-from rosewood.config.registry import component
-from rosewood.config.settings_check import checked_settings
-from rosewood.config.training_arguments import typed_arguments
+from rosewood.config.checks import checked_settings, typed_arguments
+from rosewood.config.registry import component, files_in
+from rosewood.config.strict_yaml import override
 from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Ramp, Selection
 from rosewood.results.durable import write_whole

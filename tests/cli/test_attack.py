@@ -15,8 +15,8 @@ from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
 from rosewood.results.journal import Journal
-from rosewood.words.encoder import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
+from rosewood.words.masked_lm import SentenceEncoder
 from tiny_attack import ENTRIES, WORDS, predicted, sentences
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_masked_lm, tiny_tokenizer
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rosewood.config import strict_yaml
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.tasks import load_task
 from rosewood.errors import DataError, RecipeError
 from rosewood.recipe import load_recipe

@@ -23,7 +23,7 @@ from rosewood.defences.smoothing.masking import Masking
 from rosewood.defences.smoothing.noise import Edit, Noise
 from rosewood.defences.smoothing.substitution import Substitution
 from rosewood.errors import RunError
-from rosewood.results.certificate import Certificate, CertifiedExample
+from rosewood.results.defence import Certificate, CertifiedExample
 from tiny_attack import sentences
 
 Text = tuple[str, ...]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from junk import SCALARS, TEXTS, VALUES, mutated, only_our_errors, scarred
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.tasks import load_task
 from rosewood.recipe import Recipe, build_recipe, load_recipe, recipe_names
 from rosewood.training.assembly import training_arguments

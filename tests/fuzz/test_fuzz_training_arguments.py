@@ -13,7 +13,7 @@ import yaml
 from transformers import TrainingArguments
 
 from cli.conftest import Rosewood, rosewood  # noqa: F401  a fixture
-from rosewood.config.overrides import parse_overrides
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RosewoodError
 from rosewood.recipe import load_recipe

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from rosewood.dynamics.layers import ByLayer
+from rosewood.dynamics.record import ByLayer
 from rosewood.lab.interpolation import Interpolation
 from rosewood.lab.landscape import Landscape, grid_coordinates
 from rosewood.lab.probing import ProbedRecipe, ProbedRun, Probing

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rosewood.results.invocation import PACKAGE, typed_command
+from rosewood.results.run import PACKAGE, typed_command
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from rosewood.errors import RunError
-from rosewood.words.causal_lm import CausalLM
+from rosewood.words.fluency import CausalLM
 from tiny_text import VOCABULARY, save_tiny_checkpoint, tiny_tokenizer
 
 

@@ -11,7 +11,7 @@ from data.conftest import installed, needs_minilm
 from rosewood.data import embedded
 from rosewood.data.embedded import roget_page
 from rosewood.errors import AbsentError, DataError
-from rosewood.words import encoder, inflection
+from rosewood.words import inflection, masked_lm
 from rosewood.words.inflection import Lemma
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.roget import paragraphs, synonyms
@@ -83,7 +83,7 @@ def test_built_once_for_the_same_page(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("ROSEWOOD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(embedded, "roget_page", lambda: page)
     monkeypatch.setattr(embedded, "embedded_model", lambda: tmp_path)
-    monkeypatch.setattr(encoder, "SentenceEncoder", Encoder)
+    monkeypatch.setattr(masked_lm, "SentenceEncoder", Encoder)
     first = Lexicon.named()  # no data folder: roget
     assert first.name == "roget" and first.substitutes("films") == ("movies",) and len(built) == 1
     assert Lexicon.named("roget").fingerprint == first.fingerprint and len(built) == 1

@@ -4,7 +4,7 @@ Their classes can be imported from here, `from rosewood.attacks import Genetic`,
 is made of: `Attack`, the `Target` that it gets, the questions `probe` and `move`, and `by_importance`.
 """
 
-from rosewood.config.lazy_imports import components
+from rosewood.config.registry import components
 
 _HOMES = {
     "Attack": "rosewood.attacks.runner.attack",

@@ -154,7 +154,7 @@ def attack(
     from rosewood.attacks.runner.api import choose_attack
     from rosewood.attacks.runner.report import added_by, diff, warning_of
     from rosewood.comparison.attacks import attacked_grid
-    from rosewood.config.overrides import parse_overrides
+    from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
     from rosewood.tensors.distributed import is_first
 
@@ -260,7 +260,7 @@ def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
 
 
 def _encoder() -> Encoder | None:
-    from rosewood.words.encoder import SentenceEncoder
+    from rosewood.words.masked_lm import SentenceEncoder
 
     try:
         return SentenceEncoder.load()

@@ -86,8 +86,7 @@ def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: 
 
 
 def _drift(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.dynamics.drift import read_drift
-    from rosewood.dynamics.tables import drift_table
+    from rosewood.dynamics.drift import drift_table, read_drift
     from rosewood.report.figures.dynamics import drift
 
     found = [read_drift(run)._replace(run=name) for name, run in runs.items()]
@@ -96,8 +95,7 @@ def _drift(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple
 
 
 def _masks(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.dynamics.masks import kept_by_tensor, kept_shares, second_order_ratios
-    from rosewood.dynamics.tables import kept_table
+    from rosewood.dynamics.masks import kept_by_tensor, kept_shares, kept_table, second_order_ratios
     from rosewood.report.figures.dynamics import mask_heatmap, second_order
 
     layers = [kept_shares(run)._replace(run=name) for name, run in runs.items()]
@@ -113,8 +111,7 @@ def _masks(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple
 
 
 def _inconsistency(runs: Mapping[str, Path], at: Sequence[int]) -> Iterator[Grid | tuple[str, go.Figure]]:
-    from rosewood.dynamics.inconsistency import MILESTONES, read_inconsistency
-    from rosewood.dynamics.tables import inconsistency_table
+    from rosewood.dynamics.inconsistency import MILESTONES, inconsistency_table, read_inconsistency
     from rosewood.report.figures.dynamics import inconsistency
 
     found = [read_inconsistency(run)._replace(run=name) for name, run in runs.items()]

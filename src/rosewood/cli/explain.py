@@ -24,7 +24,7 @@ def explain(
 ) -> None:
     """Print the resolved recipe: formulas, cost, memory, and where it deviates from paper or official code."""
     from rosewood.cli.stand_ins import stand_ins
-    from rosewood.config.overrides import parse_overrides
+    from rosewood.config.strict_yaml import parse_overrides
 
     overrides = parse_overrides(assignments)
     # Training arguments of the user's are checked with transformers itself.

@@ -63,7 +63,7 @@ def landscape(
     from rosewood.lab.losses import RunLosses
     from rosewood.lab.runs import PRETRAINED
     from rosewood.results.grid import Folded
-    from rosewood.results.invocation import typed_command
+    from rosewood.results.run import typed_command
 
     grid_coordinates(points, radius)
     losses = RunLosses(runs, data_dir, split, size, batch_size, seed)

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from rosewood.config.packages import extensions
+from rosewood.config.registry import extensions
 
 LIBRARIES = ("torch", "transformers", "datasets", "accelerate", "peft", "scipy", "sklearn")
 

@@ -77,7 +77,7 @@ def train(
 
     Any other training argument of transformers is a setting too: --set training.bf16=true.
     """
-    from rosewood.config.overrides import parse_overrides
+    from rosewood.config.strict_yaml import parse_overrides
     from rosewood.recipe import load_recipe
     from rosewood.tensors.distributed import is_first
     from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run

@@ -86,7 +86,7 @@ def tune(
     """
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]
-    from rosewood.config.overrides import parse_overrides
+    from rosewood.config.strict_yaml import parse_overrides
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
     from rosewood.recipe import load_recipe

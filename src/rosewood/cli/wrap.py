@@ -46,7 +46,7 @@ def wrap(
     ),
 ) -> None:
     """Put a defence around a trained model. The result is a run like any other, or a checkpoint if it was one."""
-    from rosewood.config.overrides import parse_overrides
+    from rosewood.config.strict_yaml import parse_overrides
     from rosewood.defences.wrapping.wrap import choose_defence, title_of, wrap_run
 
     settings = parse_overrides(assignments) | ({} if copies is None else {"copies": copies})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rosewood.results.certificate import Certificate
+from rosewood.results.defence import Certificate
 from rosewood.results.grid import Grid
 
 EDITS = {

@@ -1,17 +1,19 @@
 """YAML from strangers: plain data only, no key twice, and bounded in size, also once its aliases are written out.
 
-Whatever is wrong with a text is a `yaml.YAMLError`; with a file, an error that says what was expected.
+Whatever is wrong with a text is a `yaml.YAMLError`; with a file, an error that says what was expected. Values of
+`--set PATH=VALUE` are read as YAML too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rosewood.errors import RosewoodError
+from rosewood.errors import RecipeError, RosewoodError
 
 MAX_BYTES = 256_000  # fifty times the largest recipe or task
 MAX_VALUES = 50_000
@@ -90,3 +92,46 @@ def _read(path: Path) -> Any:
         raise yaml.YAMLError(f"expected UTF-8 text, got {error.object[error.start]:#04x} at {error.start}") from None
     except ValueError as error:  # a name that no file can have
         raise yaml.YAMLError(str(error)) from None
+
+
+def parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
+    """`["selection.keep_quantile=0.7"]` as a mapping; values are read as YAML."""
+    overrides = {}
+    for assignment in assignments:
+        path, sign, value = assignment.partition("=")
+        if not sign or not path:
+            raise RecipeError(f"--set expects PATH=VALUE, such as selection.keep_quantile=0.7, got {assignment!r}")
+        try:
+            overrides[path.strip()] = parse(value)
+        except yaml.YAMLError as error:
+            raise RecipeError(
+                f"--set {path.strip()}: {value!r} cannot be read as YAML ({error}); quote text with special signs"
+            ) from None
+    return overrides
+
+
+def override(plain: dict[str, Any], path: str, value: Any, defaults: Mapping[str, Any], problems: list[str]) -> None:
+    """Set one entry of plain data; a name on the way becomes a mapping with that name."""
+    *parents, last = path.split(".")
+    node: Any = plain
+    place: int | str
+    for i, key in enumerate(parents):
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                problems.append(f"--set {path}: {'.'.join(parents[:i])} has {len(node)} entries, counted from 0")
+                return
+            child, place = node[int(key)], int(key)
+        else:
+            child, place = node.get(key, defaults.get(key, {})), key
+        if isinstance(child, str):
+            child = {"name": child}
+        if child is None or not isinstance(child, dict | list):
+            where = ".".join(parents[: i + 1])
+            problems.append(f"--set {path}: the recipe has no {where}: choose one first, --set {where}=NAME")
+            return
+        node[place] = child
+        node = child
+    if isinstance(node, list):
+        problems.append(f"--set {path}: expected a setting of one entry, such as {'.'.join(parents)}.0.{last}")
+        return
+    node[last] = value

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rosewood.config import strict_yaml
-from rosewood.config.packages import files_in
+from rosewood.config.registry import files_in
 from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task, load_task
 from rosewood.errors import DataError, closest
 

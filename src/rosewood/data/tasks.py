@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 from pydantic.json_schema import SkipJsonSchema
 
 from rosewood.config import strict_yaml
-from rosewood.config.packages import files_in
+from rosewood.config.registry import files_in
 from rosewood.data.embedded import PARTS
 from rosewood.data.files import Table, matching_files
 from rosewood.errors import DataError, closest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.anchors.l2_sp import squared_product_norm
-from rosewood.dynamics.layers import ByLayer, by_layer, layers_of
-from rosewood.dynamics.record import SeenDrift, Watch, read_seen
+from rosewood.dynamics.record import ByLayer, SeenDrift, Watch, by_layer, layer_table, layers_of, read_seen
 from rosewood.models.adapters import change_problems, encoder, low_rank_changes
 from rosewood.recipe import Recipe
+from rosewood.results.grid import Grid
 from rosewood.tensors.shards import divided, stacked_norms
 
 
@@ -116,3 +116,10 @@ def read_drift(run: str | Path) -> Drift:
     records = read_seen(run, SeenDrift)
     layers = by_layer(Path(run).name, [(seen.step, seen.layers) for seen in records])
     return Drift(layers.run, layers.steps, [seen.encoder for seen in records], layers)
+
+
+def drift_table(found: Sequence[Drift]) -> Grid:
+    """The whole encoder and each layer, after the last recorded step."""
+    steps = ", ".join(f"{each.run} after {each.steps[-1]} steps" for each in found)
+    caption = f"Relative distance to the pre-trained weights; {steps}."
+    return layer_table("Drift", [(each.run, each.last()) for each in found], "{:.4f}", caption)

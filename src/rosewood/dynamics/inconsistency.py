@@ -16,6 +16,7 @@ from rosewood.dynamics.record import SeenInconsistency, Watch, read_seen
 from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
+from rosewood.results.grid import Grid
 from rosewood.tensors.distributed import rank, sum_
 from rosewood.tensors.divergence import divergence_problems
 from rosewood.tensors.draws import forked
@@ -95,3 +96,15 @@ def read_inconsistency(run: str | Path) -> Inconsistency:
     differing = accumulate(seen.differing for seen in records)
     shares = [some / max(all_, 1) for some, all_ in zip(differing, compared, strict=True)]
     return Inconsistency(Path(run).name, [seen.step for seen in records], shares)
+
+
+def inconsistency_table(found: Sequence[Inconsistency], milestones: Sequence[int] = MILESTONES) -> Grid:
+    """The first N steps of each run, for some N, and all of them."""
+    tables = [each.at(milestones) for each in found]
+    steps = sorted({step for table in tables for step in table})
+    rows = [
+        [each.run, *(f"{table[step]:.2%}" if step in table else "" for step in steps)]
+        for each, table in zip(found, tables, strict=True)
+    ]
+    caption = "Predictions whose class differs between two dropout passes, over the first N steps."
+    return Grid("Dropout inconsistency", ["run", *map(str, steps)], rows, caption)

@@ -11,10 +11,10 @@ from statistics import mean, median
 import torch
 from torch import Tensor, nn
 
-from rosewood.dynamics.layers import ByLayer, by_layer, layers_of
-from rosewood.dynamics.record import SeenMasks, Watch, read_seen
+from rosewood.dynamics.record import ByLayer, SeenMasks, Watch, by_layer, layer_table, layers_of, read_seen
 from rosewood.protocol import Masks, Risks
 from rosewood.recipe import Recipe
+from rosewood.results.grid import Grid
 from rosewood.tensors.shards import sums
 
 
@@ -104,3 +104,9 @@ def mean_kept(shares: ByLayer) -> dict[str, float]:
     """The mean over the recorded steps of each layer, or kind of tensor."""
     rows = zip(shares.layers, shares.values, strict=True)
     return {layer: mean(value for value in row if value is not None) for layer, row in rows}
+
+
+def kept_table(shares: Sequence[ByLayer], by: str, over: str) -> Grid:
+    """A row for each layer, or whatever `by` says in words; `over` says what the mean is over besides steps."""
+    columns = [(each.run, mean_kept(each)) for each in shares]
+    return layer_table(f"Share that may move, by {by}", columns, "{:.1%}", f"Mean over recorded steps and {over}.")

@@ -11,19 +11,23 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from rosewood.errors import RunError
+from rosewood.models.adapters import encoder, without_adapter
+from rosewood.models.candidates import block_prefixes
 from rosewood.protocol import Batch, Call, Masks, Output, Risks
 from rosewood.recipe import Recipe
+from rosewood.results.grid import Grid
 from rosewood.results.history import History
 from rosewood.tensors.distributed import is_first
 
 if TYPE_CHECKING:
     from rosewood.protocol import Position
+
 
 FOLDER = "dynamics"
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -163,3 +167,54 @@ class Watch:
 
     def stepped(self, step: int) -> None:
         """The optimiser has stepped."""
+
+
+def layers_of(model: nn.Module) -> dict[str, tuple[str, str]]:
+    """Each parameter's layer, and its name within that: `("layer 0", "attention.self.query.weight")`.
+
+    What is not in a repeated block goes by the name of its module: embeddings, pooler, classifier.
+    """
+    blocks = block_prefixes(model)
+    around = [f"{name}." for name, module in model.named_modules() if name and _is_around(module, model)]
+    return {name: _place(name, blocks, around) for name, _ in model.named_parameters()}
+
+
+def _is_around(module: nn.Module, model: nn.Module) -> bool:
+    return module is encoder(model) or module is without_adapter(model)
+
+
+def _place(name: str, blocks: list[str], around: list[str]) -> tuple[str, str]:
+    for prefix in blocks:
+        if name.startswith(prefix):
+            number, _, rest = name.removeprefix(prefix).partition(".")
+            kind = "layer" if len(blocks) == 1 else prefix.split(".")[-2]
+            return f"{kind} {number}", rest
+    for prefix in around:  # the outer one first
+        name = name.removeprefix(prefix)
+    first, _, rest = name.partition(".")
+    return first, rest or first
+
+
+class ByLayer(NamedTuple):
+    """One number a layer and recorded step, `values[layer][step]`; None where there is none."""
+
+    run: str
+    steps: list[int]
+    layers: list[str]
+    values: list[list[float | None]]
+
+
+def by_layer(run: str, records: Sequence[tuple[int, Mapping[str, float]]]) -> ByLayer:
+    """Records of `(step, layer -> number)` as a table, layers in the order in which they first appear."""
+    layers = list(dict.fromkeys(layer for _, numbers in records for layer in numbers))
+    values = [[numbers.get(layer) for _, numbers in records] for layer in layers]
+    return ByLayer(run, [step for step, _ in records], layers, values)
+
+
+def layer_table(title: str, columns: Sequence[tuple[str, Mapping[str, float]]], form: str, caption: str) -> Grid:
+    """A row for each layer and a column for each run."""
+    layers = list(dict.fromkeys(layer for _, column in columns for layer in column))
+    rows = [
+        [layer, *(form.format(column[layer]) if layer in column else "" for _, column in columns)] for layer in layers
+    ]
+    return Grid(title, ["", *(run for run, _ in columns)], rows, caption)

@@ -14,9 +14,9 @@ from rosewood.errors import RunError
 from rosewood.evaluation.plan import EvaluationPlan
 from rosewood.evaluation.sets import LoadedSet, load_planned, reference_texts
 from rosewood.results import LiveAttack
-from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.fluency import Trigram
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.trigram import Trigram
+from rosewood.words.masked_lm import SentenceEncoder
 
 
 def prepared_attacks(

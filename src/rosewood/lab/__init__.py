@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rosewood.config.lazy_imports import on_first_use
+from rosewood.config.registry import on_first_use
 
 if TYPE_CHECKING:
     from rosewood.lab.interpolation import Interpolation, interpolate

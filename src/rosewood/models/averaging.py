@@ -19,7 +19,7 @@ from transformers.utils import logging
 from rosewood.errors import RunError
 from rosewood.models.open import resolve_model
 from rosewood.results import Average, AveragedRun, RunInfo
-from rosewood.results.invocation import typed_command
+from rosewood.results.run import typed_command
 
 
 def average(

@@ -12,7 +12,7 @@ from rosewood.perturbations.changed_words.change import WordChange
 from rosewood.protocol import Batch
 from rosewood.tensors import draws
 from rosewood.words.alignment import Surface
-from rosewood.words.misspelling import Misspelling
+from rosewood.words.typos import Misspelling
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -3,6 +3,6 @@
 Their classes can be imported from here: `from rosewood.selections import Rose`.
 """
 
-from rosewood.config.lazy_imports import components
+from rosewood.config.registry import components
 
 __getattr__, __dir__ = components(__name__, "selection")

@@ -21,7 +21,7 @@ from transformers.training_args import ParallelMode
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.runner.api import choose_attack
-from rosewood.config.training_arguments import check_training
+from rosewood.config.checks import check_training
 from rosewood.data.tokenize import tokenize
 from rosewood.dynamics import WATCHES
 from rosewood.dynamics.record import FOLDER

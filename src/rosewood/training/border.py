@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import TrainingArguments, get_scheduler
 
-from rosewood.config.training_arguments import RANGES
+from rosewood.config.checks import RANGES
 from rosewood.errors import RosewoodError, RunError
 from rosewood.training.plan import DEFAULTS
 from rosewood.training.trainer import RobustTrainer

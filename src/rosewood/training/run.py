@@ -42,8 +42,8 @@ from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
 from rosewood.results.durable import staged, staged_path, write_whole
-from rosewood.results.invocation import typed_command
 from rosewood.results.locks import LOCK, clear, held
+from rosewood.results.run import typed_command
 from rosewood.tensors.distributed import is_first
 from rosewood.training.assembly import assembled
 from rosewood.training.border import SettingError, border, unchecked

@@ -3,16 +3,16 @@
 These names can be imported from here: `from rosewood.words import Fluent, Lexicon, Substituting`.
 """
 
-from rosewood.config.lazy_imports import on_first_use
+from rosewood.config.registry import on_first_use
 
 _HOMES = {
     "Fluent": "rosewood.words.constraints",
     "Lexicon": "rosewood.words.lexicon",
     "SameMeaning": "rosewood.words.constraints",
     "SamePartOfSpeech": "rosewood.words.constraints",
-    "SentenceEncoder": "rosewood.words.encoder",
+    "SentenceEncoder": "rosewood.words.masked_lm",
     "Substituting": "rosewood.words.constraints",
-    "Trigram": "rosewood.words.trigram",
+    "Trigram": "rosewood.words.fluency",
     "attack_space": "rosewood.words.constraints",
     "with_substitutes": "rosewood.words.alignment",
     "without_stop_words": "rosewood.words.constraints",

@@ -25,7 +25,7 @@ Constraint = Callable[[Sequence[str], Surface], Surface]
 
 
 class LanguageModel(Protocol):
-    """How likely words are in a row; `rosewood.words.trigram.Trigram` is one."""
+    """How likely words are in a row; `rosewood.words.fluency.Trigram` is one."""
 
     def __contains__(self, word: str) -> bool: ...
 
@@ -35,7 +35,7 @@ class LanguageModel(Protocol):
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """The part of speech of each word of a sentence, in any tag set; bring your own, such as spaCy's or NLTK's."""
 Encoder = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
-"""One vector a text, `(texts, dimensions)`; `rosewood.words.encoder.SentenceEncoder` is one."""
+"""One vector a text, `(texts, dimensions)`; `rosewood.words.masked_lm.SentenceEncoder` is one."""
 
 
 @dataclass(frozen=True)

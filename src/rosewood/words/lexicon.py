@@ -123,8 +123,8 @@ class Lexicon:
         """
         from rosewood.data.embedded import embedded_model, roget_page
         from rosewood.words import roget
-        from rosewood.words.encoder import SentenceEncoder
         from rosewood.words.inflection import inflected
+        from rosewood.words.masked_lm import SentenceEncoder
 
         page = roget_page().read_text(encoding="utf-8")
         weights = sha256((embedded_model() / "model.safetensors").read_bytes()).hexdigest()

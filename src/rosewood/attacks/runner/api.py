@@ -25,11 +25,9 @@ from rosewood.models.scoring import Scorer, check_loaded, label_columns, text_le
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
-from rosewood.words.causal_lm import CausalLM
-from rosewood.words.encoder import SentenceEncoder
+from rosewood.words.fluency import CausalLM, Trigram
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import MaskedLM
-from rosewood.words.trigram import Trigram
+from rosewood.words.masked_lm import MaskedLM, SentenceEncoder
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from rosewood.config.settings_check import checked_settings
+from rosewood.config.checks import checked_settings
 from rosewood.errors import RunError, closest
 from rosewood.words.constraints import is_stop_word, similarities
 

@@ -16,8 +16,8 @@ from rosewood.attacks.runner.scores import Floats, Scale, Scores, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Point, Sloped
 from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
-from rosewood.words.causal_lm import CausalLM
 from rosewood.words.constraints import Encoder, LanguageModel, Surface, Tagger
+from rosewood.words.fluency import CausalLM
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words, replaced

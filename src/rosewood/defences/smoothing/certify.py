@@ -27,7 +27,7 @@ from rosewood.models.defended import Defended, Material
 from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
 from rosewood.models.scoring import Row, Scorer, text_length
-from rosewood.results.certificate import Certificate, CertifiedExample
+from rosewood.results.defence import Certificate, CertifiedExample
 from rosewood.results.journal import RowJournal
 from rosewood.words.lexicon import Lexicon
 

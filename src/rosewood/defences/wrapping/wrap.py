@@ -20,7 +20,7 @@ from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Row, Scorer, label_columns, text_length
 from rosewood.recipe import build_component
 from rosewood.results import RunInfo
-from rosewood.results.invocation import typed_command
+from rosewood.results.run import typed_command
 from rosewood.words.lexicon import Lexicon
 
 TRAIN_EXAMPLES = 5000

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.comparison.methods import Figure, mean_of
-from rosewood.dynamics.layers import ByLayer
+from rosewood.dynamics.record import ByLayer
 from rosewood.report.figures.style import GRID, TEXT, axis_title, drawn, folded, label, mark, styled
 from rosewood.results.guessing import marked
 

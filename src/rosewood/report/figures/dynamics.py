@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from rosewood.dynamics.drift import Drift
 from rosewood.dynamics.inconsistency import Inconsistency
-from rosewood.dynamics.layers import ByLayer
+from rosewood.dynamics.record import ByLayer
 from rosewood.report.curves import Curve
 from rosewood.report.figures.charts import heat_maps
 from rosewood.report.figures.style import DIVERGING, SEQUENTIAL, axis_title, drawn, label, mark, styled

@@ -1,7 +1,7 @@
 """The sections of a report: functions marked with `@section`, in any file of this folder.
 
 A section takes the subject of the report and returns a `Section`, or None where the runs have no such results. A file
-is found without touching a list. Installed packages may have such files too: see `rosewood.config.packages`.
+is found without touching a list. Installed packages may have such files too: see `rosewood.config.registry`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rosewood.config.packages import modules_in
+from rosewood.config.registry import modules_in
 from rosewood.report.parts import Section
 from rosewood.report.subject import Subject
 

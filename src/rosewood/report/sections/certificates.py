@@ -11,7 +11,7 @@ from rosewood.report.figures.style import axis_title, label, mark, styled
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import Subject
-from rosewood.results.certificate import Certificate
+from rosewood.results.defence import Certificate
 
 
 @section(place=75)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rosewood.dynamics.drift import read_drift
-from rosewood.dynamics.inconsistency import read_inconsistency
-from rosewood.dynamics.masks import kept_by_tensor, kept_shares
+from rosewood.dynamics.drift import drift_table, read_drift
+from rosewood.dynamics.inconsistency import inconsistency_table, read_inconsistency
+from rosewood.dynamics.masks import kept_by_tensor, kept_shares, kept_table
 from rosewood.dynamics.record import SeenDrift, SeenInconsistency, SeenMasks
-from rosewood.dynamics.tables import drift_table, inconsistency_table, kept_table
 from rosewood.report.figures.dynamics import (
     drift_by_layer,
     drift_over_steps,
