@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark evidence-a schemas clean
+.PHONY: demo test test-all check audit benchmark docs evidence-a schemas clean
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -15,9 +15,12 @@ test-all: $(INSTALLED)  ## every test; those on real data need ROSEWOOD_DATA
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(PARALLEL) -m ""
 
 check: $(INSTALLED)  ## style and types
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
+
+docs: $(INSTALLED)  ## the documentation as a site that opens from the disk: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks the vulnerability service, so needs the network
 	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
@@ -36,13 +39,13 @@ evidence-a: $(INSTALLED)  ## go on with the runs behind docs/evidence (hours; Ct
 	-$(RUN) experiments/evidence-a.yaml
 	$(KEEP) runs/evidence-a
 
-schemas: $(INSTALLED)  ## the JSON Schemas in docs/schemas
-	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > docs/schemas/$$kind.json; done
+schemas: $(INSTALLED)  ## the JSON Schemas of task, suite and experiment files
+	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > schemas/$$kind.json; done
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site .venv .pytest_cache .mypy_cache .ruff_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser,demo,dev,lexicon,lora,playground,ray,tune]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser,demo,dev,docs,lexicon,lora,playground,ray,tune]'
 	touch $(INSTALLED)

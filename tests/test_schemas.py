@@ -1,4 +1,4 @@
-"""The JSON Schemas in docs/schemas are current, accept what the commands accept, and refuse what they refuse."""
+"""The JSON Schemas in schemas/ are current, accept what the commands accept, and refuse what they refuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODELS += [Experiment, RecipeChoice, TaskChoice, AttackChoice, EvaluationChoice]
 
 
 def validator(kind: str) -> Draft202012Validator:
-    schema = json.loads((ROOT / "docs" / "schemas" / f"{kind}.json").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "schemas" / f"{kind}.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 
@@ -40,7 +40,7 @@ def validator(kind: str) -> Draft202012Validator:
 @pytest.mark.parametrize("kind", list(FileKind))
 def test_the_files_are_current(kind: str) -> None:
     """Make them again with `make schemas`."""
-    assert (ROOT / "docs" / "schemas" / f"{kind}.json").read_text(encoding="utf-8") == schema_text(kind)
+    assert (ROOT / "schemas" / f"{kind}.json").read_text(encoding="utf-8") == schema_text(kind)
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.name) for paths in FILES.values() for p in paths])

@@ -71,11 +71,9 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
-def main() -> None:
-    """Entry point: our own errors are printed as sentences, everything else keeps its traceback."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    from rosewood.cli import (  # noqa: F401  each file adds its command
+def commands() -> typer.Typer:
+    """The whole command line: each file adds its command when it is imported."""
+    from rosewood.cli import (  # noqa: F401
         attack,
         average,
         card,
@@ -102,9 +100,16 @@ def main() -> None:
         wrap,
     )
 
+    return app
+
+
+def main() -> None:
+    """Entry point: our own errors are printed as sentences, everything else keeps its traceback."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         with plain_warnings():
-            app()
+            commands()()
     except RosewoodError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {_escaped(error)}", highlight=False)
         sys.exit(1)

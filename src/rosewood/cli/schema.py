@@ -37,7 +37,7 @@ def schema(kind: FileKind = typer.Argument(help="Which kind of file.")) -> None:
 
 
 def schema_text(kind: str) -> str:
-    """The JSON Schema of a kind of file, as the files in docs/schemas have it."""
+    """The JSON Schema of a kind of file, as `schemas/` has it."""
     from rosewood.data.suites import Suite
     from rosewood.data.tasks import Task
     from rosewood.experiments.experiment import Experiment

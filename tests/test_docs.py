@@ -1,0 +1,153 @@
+"""README and docs/: every link leads somewhere, every command has options that exist, the site's pages are made."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.core import TyperCommand, TyperGroup
+
+import rosewood
+from rosewood.cli import commands
+from rosewood.recipe import load_recipe, recipe_names
+from site_pages import FROM_ROOT, generated_pages, linked_from_root
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / name for name in FROM_ROOT] + [*(ROOT / "docs").rglob("*.md")])
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+?)\s*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.replace("`", "")).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(text_of(page))):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{name} links to {target}"
+        if anchor:
+            assert anchor in slugs(text_of(there)), f"{name} links to {target}, which has no such heading"
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The words of each `rosewood ...` line in blocks of code, without comments and redirections."""
+    for block in re.findall(r"^```(?:bash|sh|console)?\n(.*?)^\s*```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.match(r"\s*(?:\$ |- run: )?(?:[A-Z_]+=\S+ )*(?:torchrun .*-m )?rosewood ([a-z].*)", line)
+            if found and not re.match(r"\w+: ", found.group(1)):
+                yield shlex.split(re.split(r"\s(?:[>|&]|\.\.\.)|\s;", found.group(1))[0], comments=True)
+
+
+def check(words: list[str]) -> None:
+    """Parse the words as the command line does, without running anything."""
+    command: TyperCommand | TyperGroup = typer.main.get_command(commands())  # type: ignore[assignment]
+    name = "rosewood"
+    while isinstance(command, TyperGroup):
+        if not words or words[0].startswith("-"):
+            return
+        name, *words = words
+        assert name in command.commands, f"there is no command {name}"
+        command = command.commands[name]  # type: ignore[assignment]
+    command.make_context(name, words)
+
+
+COMMANDS = [(name, words) for name, path in zip(NAMES, PAGES, strict=True) for words in command_lines(text_of(path))]
+
+
+def test_every_command_parses() -> None:
+    """An unknown command, an unknown option, or a missing argument fails."""
+    assert len(COMMANDS) > 60
+    problems = []
+    for name, words in COMMANDS:
+        try:
+            check(words)
+        except Exception as error:
+            problems.append(f"{name}: rosewood {' '.join(words)}: {error or type(error).__name__}")
+    assert problems == []
+
+
+@pytest.mark.parametrize("line", ["rosewood trane", "rosewood train --recip vanilla", "rosewood attack runs/x --foo 1"])
+def test_a_wrong_command_is_found(line: str) -> None:
+    (words,) = command_lines(f"```\n{line}  # a comment\n```")
+    with pytest.raises((AssertionError, Exception), match=r"no command|No such option"):
+        check(words)
+
+
+def test_options_in_sentences_exist() -> None:
+    """Of every `rosewood NAME ... --option` in a sentence, too."""
+    problems = []
+    group = typer.main.get_command(commands())
+    assert isinstance(group, TyperGroup)
+    for name, path in zip(NAMES, PAGES, strict=True):
+        prose = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
+        for said in re.findall(r"`rosewood ([a-z]+)\b([^`]*)`", prose):
+            command, rest = said
+            if command not in group.commands:
+                problems.append(f"{name}: rosewood {command}")
+                continue
+            known = {option for each in group.commands[command].params for option in (*each.opts, *each.secondary_opts)}
+            problems += [f"{name}: rosewood {command} {o}" for o in re.findall(r"(--[a-z-]+)", rest) if o not in known]
+    assert [each for each in problems if "--help" not in each and "CHANGELOG" not in each] == []
+
+
+def test_the_navigation_names_every_page() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    named = set(re.findall(r"(\S+\.md|\S+/)$", nav, re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} | {
+        *generated_pages()
+    }
+    folders = tuple(entry for entry in named if entry.endswith("/"))
+    assert {page for page in pages if page not in named and not page.startswith(folders)} == set()
+    assert {entry for entry in named if entry.endswith(".md") and entry not in pages} == set()
+    assert yaml.safe_load(f"nav:\n{nav}")
+
+
+def test_every_recipe_has_a_page_and_a_row_with_its_cost() -> None:
+    from recipe_pages import catalogue, page_of
+
+    rows = {line.split("`")[1]: line for line in catalogue().splitlines() if "`" in line}
+    assert set(rows) == set(recipe_names())
+    for name, row in rows.items():
+        recipe = load_recipe(name)
+        page = generated_pages()[page_of(name)]
+        assert f"| {recipe.cost()} |" in row
+        assert f"# {name}\n" in page
+        assert page.count("- ") >= len(recipe.deviations)
+        assert all(f"\n  {line}\n" in page for stage in recipe.all_stages() for line in stage.objective.explain(stage))
+
+
+def test_every_command_has_a_page_with_its_options() -> None:
+    page = generated_pages()["reference/commands/train.md"]
+    assert "| `--recipe <str>` | vanilla |" in page
+    assert all(f"`{name}`" in generated_pages()["reference/commands/index.md"] for name in ("attack", "wrap", "gate"))
+
+
+def test_the_interface_has_every_exported_name() -> None:
+    page = generated_pages()["reference/api.md"]
+    assert all(f".{name}\n" in page for name in rosewood.__all__)
+
+
+def test_links_of_the_front_page_lead_into_the_site() -> None:
+    assert linked_from_root("[a](docs/a.md#b) [c](CONTRIBUTING.md)") == "[a](a.md#b) [c](contributing.md)"
