@@ -32,10 +32,9 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from rosewood import evaluate, load_suite
 from rosewood.data.suites import Suite
-from rosewood.evaluation.anomaly_sets import telling_sets
-from rosewood.evaluation.plan import plan_of_suite
+from rosewood.evaluation.anomalies import telling_sets
 from rosewood.evaluation.predict import TextQuery
-from rosewood.evaluation.sets import load_sets
+from rosewood.evaluation.sets import load_sets, plan_of_suite
 from rosewood.models.modes import evaluating
 from rosewood.models.open import load_classifier
 

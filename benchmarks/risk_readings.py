@@ -27,9 +27,9 @@ import torch
 from rich.console import Console
 from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
 
+from rosewood.data.examples import tokenize
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
-from rosewood.data.tokenize import tokenize
 from rosewood.models.open import load_pretrained
 from rosewood.protocol import Batch, Call, Pass, Progress, Readings, Run, Selector
 from rosewood.recipe import Recipe, load_recipe

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForSequenceClassification, DataCollatorWithPadding, TrainingArguments
 
+from rosewood.data.examples import tokenize
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
-from rosewood.data.tokenize import tokenize
 from rosewood.models.open import load_classifier
 from rosewood.perturbations.synonym_hull import HullClimber, SynonymHull
 from rosewood.protocol import Output

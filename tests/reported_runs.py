@@ -11,7 +11,7 @@ import yaml
 from rosewood.attacks.runner.report import summarize
 from rosewood.attacks.runner.store import save_outcome
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
-from rosewood.evaluation.means import means
+from rosewood.evaluation.measure import means
 from rosewood.lab.landscape import Landscape, grid_coordinates
 from rosewood.lab.sharpness import Sharpness
 from rosewood.results import (

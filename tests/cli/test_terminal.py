@@ -49,7 +49,7 @@ def test_warnings_are_ours_once_and_sentences(capsys: pytest.CaptureFixture[str]
     with plain_warnings():
         warnings.simplefilter("always")
         for _ in range(2):
-            exec(ours, {"__name__": "rosewood.data.tokenize"})
+            exec(ours, {"__name__": "rosewood.data.examples"})
         exec(ours, {"__name__": "transformers.trainer"})
         warnings.warn("from a library", FutureWarning, stacklevel=1)
     assert capsys.readouterr().err == "Warning: [1] text is cut\n"

@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from rosewood.models.open import load_classifier
 from rosewood.results import RunInfo
-from rosewood.training.interruption import Interrupted, SaveAndStop
+from rosewood.training.callbacks import Interrupted, SaveAndStop
 from rosewood.training.run import resume_run
 from tiny_text import save_tiny_checkpoint, tiny_tokenizer
 

@@ -14,7 +14,7 @@ from rosewood.comparison.runs import EvaluatedRun, by_method, load_runs
 from rosewood.comparison.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch
 from rosewood.errors import RunError
 from rosewood.evaluation.files import correct_by_set, predictions_file, predictions_path, save_evaluation
-from rosewood.evaluation.means import ROLES
+from rosewood.evaluation.measure import ROLES
 from rosewood.results import Evaluation, GroupResult, Mean, MissingSet, SetResult
 from rosewood.results.grid import Grid, to_latex
 from tiny_runs import run_info

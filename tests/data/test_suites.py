@@ -10,7 +10,7 @@ from data.conftest import needs_reviews
 from rosewood.data.loading import load_split
 from rosewood.data.suites import load_suite, suite_names
 from rosewood.errors import AbsentError, DataError
-from rosewood.evaluation.plan import plan_of_suite
+from rosewood.evaluation.sets import plan_of_suite
 from tiny_suite import tiny_suite, write_files
 
 # What the data folder does not have: only on the Hub, or in the archive of RoAST's authors.

@@ -8,8 +8,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from rosewood.data.examples import tokenize
 from rosewood.data.tasks import Task, build_task
-from rosewood.data.tokenize import tokenize
 from rosewood.errors import DataError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(50))]

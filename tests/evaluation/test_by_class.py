@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
-from rosewood.comparison.by_class import class_grids
 from rosewood.comparison.runs import EvaluatedRun
-from rosewood.evaluation.by_class import by_class, confusion
+from rosewood.comparison.table import class_grids
 from rosewood.evaluation.evaluate import evaluate
+from rosewood.evaluation.groups import by_class, confusion
 from rosewood.report.parts import Table
 from rosewood.report.sections.evaluation import classes_section
 from rosewood.report.subject import subject

@@ -9,8 +9,15 @@ from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 
 from rosewood.errors import DataError
-from rosewood.evaluation.calibration import TEMPERATURES, ReliabilityBin, best_temperature, held_out_ece, reliability
-from rosewood.evaluation.metrics import expected_calibration_error, merged, predicted_labels
+from rosewood.evaluation.calibration import (
+    TEMPERATURES,
+    ReliabilityBin,
+    best_temperature,
+    expected_calibration_error,
+    held_out_ece,
+    reliability,
+)
+from rosewood.evaluation.metrics import merged, predicted_labels
 
 
 def random_case(seed: int, examples: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rosewood.evaluation.means import mean_interval, means
+from rosewood.evaluation.measure import mean_interval, means
 from rosewood.results import AppliedNoise, SetResult
 from rosewood.tensors.statistics import wilson_interval
 

@@ -9,8 +9,8 @@ import torch
 from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from rosewood.data.examples import tokenize
 from rosewood.data.tasks import build_task
-from rosewood.data.tokenize import tokenize
 from rosewood.errors import RunError
 from rosewood.evaluation.predict import predict
 

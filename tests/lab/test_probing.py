@@ -14,8 +14,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.measure import measure
-from rosewood.evaluation.plan import EvaluationPlan, PlannedSet
-from rosewood.evaluation.sets import LoadedSet
+from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, PlannedSet
 from rosewood.lab.probing import Probing, matthews, probed_run, probing_of, table
 from rosewood.results import CellResult, Evaluation, SetResult
 from rosewood.results.grid import to_markdown

@@ -16,9 +16,8 @@ from transformers import GPT2Config, GPT2ForSequenceClassification
 import rosewood
 from rosewood.config.settings import Lora
 from rosewood.errors import RecipeError, RunError
-from rosewood.models.adapters import encoder, low_rank_changes, without_adapter
+from rosewood.models.adapters import encoder, low_rank_changes, with_adapter, without_adapter
 from rosewood.models.candidates import candidate_names
-from rosewood.models.lora import with_adapter
 from rosewood.models.modes import dropout_sites
 from rosewood.models.pretrained_part import pretrained_names
 from rosewood.models.sites import FeedForwards, Place, Site

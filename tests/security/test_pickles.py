@@ -24,9 +24,9 @@ from rosewood.models.averaging import average
 from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
+from rosewood.training.callbacks import Interrupted, SaveAndStop
 from rosewood.training.checkpoint import CHECKSUMS, damage, seal
 from rosewood.training.checkpointed import STATE_FILE
-from rosewood.training.interruption import Interrupted, SaveAndStop
 from rosewood.training.run import Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert

@@ -14,7 +14,7 @@ from transformers import BertForSequenceClassification
 from rosewood.config.settings import parse_class_weights
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe, recipe_names
-from rosewood.training.class_weights import WeightedLoss, resolved_weights
+from rosewood.training.sampling import WeightedLoss, resolved_weights
 from tiny import Recording, TinyData, arguments, tiny_bert, weights
 
 WEIGHTS = (0.4, 1.9)

@@ -17,7 +17,7 @@ from rosewood.errors import RunError
 from rosewood.models.averaging import average
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
-from rosewood.training.interruption import Interrupted, SaveAndStop
+from rosewood.training.callbacks import Interrupted, SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.run import resume_run, settled, start_run
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer

@@ -29,7 +29,7 @@ from rosewood.models.open import load_classifier, load_pretrained, outline
 from rosewood.models.scoring import label_columns
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics, RunInfo
-from rosewood.training.interruption import Interrupted, SaveAndStop
+from rosewood.training.callbacks import Interrupted, SaveAndStop
 from rosewood.training.plan import Plan
 from rosewood.training.run import check_run, resume_run, settled, start_run
 from tiny import TinyData, arguments, tiny_bert

@@ -21,8 +21,8 @@ from rosewood.data.loading import task_from_files
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
-from rosewood.training import robust_validation
-from rosewood.training.progress import TrainingProgress
+from rosewood.training import callbacks
+from rosewood.training.callbacks import TrainingProgress
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 from rosewood.words.lexicon import Lexicon
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
@@ -69,7 +69,7 @@ class Scripted:
 
 
 def attacked_by(script: Scripted, monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    monkeypatch.setattr(robust_validation, "robust_accuracy", script)
+    monkeypatch.setattr(callbacks, "robust_accuracy", script)
     return script
 
 
@@ -171,7 +171,7 @@ def test_an_epoch_at_guessing_is_not_the_most_robust(
     """A model that always answers the same keeps its half of the examples under any attack."""
     script = attacked_by(Scripted(0.2, 0.5, 0.3, 0.5), monkeypatch)
     guessing = iter([False, True, False, True])
-    monkeypatch.setattr(robust_validation, "guesses", lambda metrics: next(guessing))
+    monkeypatch.setattr(callbacks, "guesses", lambda metrics: next(guessing))
     start_run(plan, tmp_path / "run")
     assert [same(kept(tmp_path / "run"), weights) for weights in script.weights] == [False, False, True, False]
     metrics = Metrics.load(tmp_path / "run" / "metrics.json")
@@ -182,9 +182,9 @@ def test_validation_texts_of_another_language_are_warned_of() -> None:
     model, tokenizer = tiny_classifier(), tiny_tokenizer()
     data = Dataset.from_dict({"text": ["хороший фильм"] * 4, "label": [0, 1, 0, 1]})
     lexicon = Lexicon.of({"good": ["fine"]})
-    watcher = robust_validation.RobustValidation(data, tokenizer, choose_attack("pwws"), lexicon, None, 4, 24)
+    watcher = callbacks.RobustValidation(data, tokenizer, choose_attack("pwws"), lexicon, None, 4, 24)
     state = SimpleNamespace(is_world_process_zero=True, log_history=[{}])
     metrics: dict[str, float] = {}
     with pytest.warns(UserWarning, match=r"pwws could change only 0\.0% of the words of the validation texts"):
         watcher.on_evaluate(None, state, None, metrics=metrics, model=model)
-    assert robust_validation.METRIC in metrics
+    assert callbacks.METRIC in metrics

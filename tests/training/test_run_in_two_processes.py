@@ -1,4 +1,4 @@
-"""A run directory that two processes write together, also across an interruption."""
+"""A run directory that two processes write together, also across an callbacks."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rosewood.errors import RunError
 from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
-from rosewood.training import interruption
+from rosewood.training import callbacks
 from rosewood.training.run import Interrupted, Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
 from sharded import SHARDED, allow_fsdp_on_cpu
@@ -43,17 +43,17 @@ def whole(rank: int, plan: Plan, output: Path) -> None:
 
 def interrupted(rank: int, plan: Plan, output: Path) -> None:
     """Only the second process hears the signal, after three steps."""
-    ordinary = interruption.SaveAndStop.on_step_end
+    ordinary = callbacks.SaveAndStop.on_step_end
 
     def on_step_end(self, args, state, control, **rest):  # type: ignore[no-untyped-def]
         self._stopping = rank == 1 and state.global_step == 3
         ordinary(self, args, state, control, **rest)
 
-    interruption.SaveAndStop.on_step_end = on_step_end
+    callbacks.SaveAndStop.on_step_end = on_step_end
     with pytest.raises(Interrupted):
         start_run(plan, output)
     distributed.barrier()
-    interruption.SaveAndStop.on_step_end = ordinary
+    callbacks.SaveAndStop.on_step_end = ordinary
     assert RunInfo.load(output / "run.json").status == "interrupted"
     resume_run(output)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from rosewood.data.examples import tokenize
 from rosewood.data.loading import task_from_files
-from rosewood.data.tokenize import tokenize
 from rosewood.errors import DataError, RunError
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.results import RunInfo

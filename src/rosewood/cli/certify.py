@@ -65,7 +65,7 @@ def certify(
     """
     from transformers.utils.logging import disable_progress_bar
 
-    from rosewood.comparison.certificates import certificate_grid
+    from rosewood.comparison.attacks import certificate_grid
     from rosewood.data.loading import load_split
     from rosewood.defences.smoothing.certify import certify as certify_texts
     from rosewood.models.modes import accelerated

@@ -92,8 +92,7 @@ def evaluate(
     The results are also written to evaluation.json in the folder of the run or checkpoint and, with every prediction,
     under the name of the suite. Of a name on the Hub nothing is kept without --output.
     """
-    from rosewood.comparison.by_class import class_grids
-    from rosewood.comparison.table import render
+    from rosewood.comparison.table import class_grids, render
     from rosewood.results.grid import Folded
 
     if output is not None and len(runs) > 1:

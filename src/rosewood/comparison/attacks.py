@@ -1,8 +1,9 @@
-"""The attacks that were made on evaluated runs: those that `rosewood attack` kept, and those of their evaluations."""
+"""Attacks and certificates of runs: what `rosewood attack`, evaluations and `rosewood certify` kept, as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rosewood.attacks.runner.report import COLUMNS, caption_of, name_of, place_of, summary_cells, title_of
@@ -16,7 +17,7 @@ from rosewood.comparison.runs import (
     told_apart,
 )
 from rosewood.results import AttackReport, AttackSummary, Evaluation
-from rosewood.results.defence import COST, with_cost
+from rosewood.results.defence import COST, Certificate, with_cost
 from rosewood.results.grid import Grid
 from rosewood.results.guessing import MEANING, guesses_before, is_guessing, marked
 
@@ -116,3 +117,50 @@ def _made(runs: Sequence[EvaluatedRun]) -> Iterator[Attacked]:
 
 def _of(evaluation: Evaluation, name: str) -> str:
     return evaluation.task if is_of_a_task(evaluation) else name
+
+
+EDITS = {
+    "changed": "any word in place of a word",
+    "inserted": "words inserted",
+    "deleted": "words deleted",
+    "edited": "words changed, inserted or deleted",
+    "synonyms": "synonyms in place of words",
+}
+RADII = (0, 1, 2, 3, 4, 5, 7, 10, 15, 20)
+
+
+def kept_certificates(run: Path) -> list[Certificate]:
+    """What `rosewood certify` has left in the folder of a run."""
+    return [Certificate.load(file) for file in sorted(run.glob("certificates/*/certificate.json"))]
+
+
+def certificate_title(certificate: Certificate) -> str:
+    """The copies, and on what."""
+    place = " ".join(filter(None, [certificate.task, certificate.split]))
+    return f"{certificate.by} {certificate.share:g}" + (f" on {place}" if place else "")
+
+
+def certificate_grid(certificates: Mapping[str, Certificate]) -> Grid:
+    """A row for each model and kind of edit; a column for each number of edits that some text withstands."""
+    largest = max((each.largest_radius(kind) for each in certificates.values() for kind in each.kinds), default=0)
+    radii = [radius for radius in RADII if radius <= max(1, largest)]
+    rows = [
+        [
+            model,
+            EDITS[kind],
+            str(len(each.examples)),
+            f"{100 * each.abstained:.1f}",
+            *(f"{100 * each.certified_accuracy(kind, radius):.1f}" for radius in radii),
+        ]
+        for model, each in certificates.items()
+        for kind in each.kinds
+    ]
+    costs = {each.copies + each.selection_copies for each in certificates.values()}
+    sure = {f"{100 * each.confidence:g}" for each in certificates.values()}
+    caption = (
+        f"Certified accuracy in % by the number of edits: right, and no such edits can change the answer of the vote "
+        f"over all copies, with {' or '.join(sorted(sure))} % confidence for each text. 0: accuracy where there is an "
+        "answer at all; abstained: % of the texts without one. "
+        f"×{' or ×'.join(map(str, sorted(costs)))} passes of the network for each text."
+    )
+    return Grid("Certificates", ["model", "edits", "n", "abstained", *map(str, radii)], rows, caption, texts=2)

@@ -46,7 +46,7 @@ from rosewood.comparison.statistics import (
 from rosewood.comparison.table import MEANS, WORST, half_width, percent
 from rosewood.errors import DataError, RunError, closest
 from rosewood.evaluation.files import correct_by_set
-from rosewood.evaluation.means import ROLES
+from rosewood.evaluation.measure import ROLES
 from rosewood.results import Evaluation
 from rosewood.results.grid import Grid
 from rosewood.results.guessing import MARK, MEANING, is_guessing

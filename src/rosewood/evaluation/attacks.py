@@ -11,8 +11,7 @@ from rosewood.attacks.runner.api import attack, choose_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Resources
 from rosewood.errors import RunError
-from rosewood.evaluation.plan import EvaluationPlan
-from rosewood.evaluation.sets import LoadedSet, load_planned, reference_texts
+from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, load_planned, reference_texts
 from rosewood.results import LiveAttack
 from rosewood.words.fluency import Trigram
 from rosewood.words.lexicon import Lexicon

@@ -1,4 +1,4 @@
-"""How far a model's confidence can be believed, bin by bin, and after its logits are divided by a temperature."""
+"""How far a model is to be believed: expected calibration error, reliability bins, the best temperature."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,11 +15,8 @@ from rosewood.evaluation.metrics import (
     Floats,
     Ints,
     Members,
-    bin_of,
     checked,
-    expected_calibration_error,
     finite,
-    judged,
     merged,
     predicted_labels,
 )
@@ -138,3 +135,30 @@ def _checked_logits(logits: ArrayLike, labels: ArrayLike, members: Members | Non
     chances = softmax(scores, axis=1)
     _, truth = checked(chances if members is None else merged(chances, members), labels)
     return scores, truth
+
+
+def expected_calibration_error(
+    probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
+) -> float:
+    """Mean gap between confidence and accuracy over equal-width confidence bins, weighted by their size.
+
+    Confidence is the probability of what is predicted: the most probable label, or what `predicted` says. Bin k holds
+    the confidences in (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
+    """
+    confidence, right = judged(probabilities, labels, predicted)
+    gap = right - confidence
+    sums = np.bincount(bin_of(confidence, bins), weights=gap, minlength=bins)
+    return float(np.abs(sums).sum() / len(right))
+
+
+def judged(probabilities: ArrayLike, labels: ArrayLike, predicted: Ints | None = None) -> tuple[Floats, Floats]:
+    """Of each example how probable its predicted label is, and 1 if that is its label, else 0."""
+    chances, truth = checked(probabilities, labels)
+    chosen = chances.argmax(axis=1) if predicted is None else predicted
+    return chances[np.arange(len(truth)), chosen], (chosen == truth).astype(np.float64)
+
+
+def bin_of(confidence: Floats, bins: int) -> Ints:
+    """The number of the bin (k / bins, (k + 1) / bins] that each confidence is in."""
+    # The upper edges by division, not by repeated addition: 3 / 10 is the same float as a confidence of 0.3.
+    return np.searchsorted(np.arange(1, bins) / bins, confidence, side="left")

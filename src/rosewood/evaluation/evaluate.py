@@ -14,15 +14,13 @@ from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation.anomaly_sets import anomaly_results, telling_sets, untold_sets
+from rosewood.evaluation.anomalies import anomaly_results, telling_sets, untold_sets
 from rosewood.evaluation.attacks import prepared_attacks, run_attacks
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.groups import word_frequency
-from rosewood.evaluation.means import means
-from rosewood.evaluation.measure import Measured, measure, measure_several
-from rosewood.evaluation.plan import EvaluationPlan, plan_of_suite, plan_of_task
+from rosewood.evaluation.measure import Measured, means, measure, measure_several
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
-from rosewood.evaluation.sets import LoadedSet, load_sets, reference_texts
+from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, load_sets, plan_of_suite, plan_of_task, reference_texts
 from rosewood.models.defended import Defended, forwards_of
 from rosewood.models.scoring import check_loaded, label_columns, longest_text, text_length, unnamed
 from rosewood.results import Evaluation, MissingSet, TestFile

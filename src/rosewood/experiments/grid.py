@@ -17,7 +17,7 @@ from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RosewoodError, closest
-from rosewood.evaluation import plan as evaluation_plan
+from rosewood.evaluation.sets import PlannedSet, plan_of_suite, plan_of_task
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import (
     AttackChoice,
@@ -244,14 +244,14 @@ class _Grid:
             unknown = [name for name in evaluation.sets or [] if name not in task.splits]
             known = [name for name, split in task.splits.items() if split.role != "train"]
             self.problems.extend(f"task {task.name} has no set {name!r}; {closest(name, known)}" for name in unknown)
-            planned = evaluation_plan.plan_of_task(evaluated_task(task, evaluation.sets), evaluation.typo_rate)
+            planned = plan_of_task(evaluated_task(task, evaluation.sets), evaluation.typo_rate)
         else:
             if evaluation.sets is not None:
                 self.problems.append("evaluation: `sets` are those of a task, and a suite is measured as a whole")
             suite = load_suite(evaluation.suite)
             if self.suites.setdefault(suite.name, evaluation.size) != evaluation.size:
                 self.problems.append(f"evaluation: tasks on the suite {suite.name} share a table: give them one size")
-            planned = evaluation_plan.plan_of_suite(suite, task.name)
+            planned = plan_of_suite(suite, task.name)
             if sorted(planned.labels) != sorted(task.labels):
                 self.problems.append(
                     f"the suite {suite.name} has the labels {', '.join(planned.labels)}, "
@@ -264,7 +264,7 @@ class _Grid:
             "inside": list(planned.inside),
         }
 
-    def _set_identity(self, planned: evaluation_plan.PlannedSet) -> list[Any]:
+    def _set_identity(self, planned: PlannedSet) -> list[Any]:
         source = planned.absent if planned.task is None else source_identity(planned.task, planned.split, self.data_dir)
         noise = planned.noise and planned.noise.model_dump(mode="json")
         facts = [planned.name, planned.role, list(planned.labels), planned.max_length, planned.sample]

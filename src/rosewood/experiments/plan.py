@@ -26,8 +26,8 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils.logging import disable_progress_bar
 
+from rosewood.data.examples import tokenize
 from rosewood.data.loading import load_split, needs_hub, origin
-from rosewood.data.tokenize import tokenize
 from rosewood.errors import AbsentError, RecipeError
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import Experiment

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rosewood.comparison.runs import EvaluatedRun, conditions_of, conditions_of_live, identity_of, load_runs
 from rosewood.errors import RunError
 from rosewood.evaluation.files import LATEST
-from rosewood.evaluation.means import means
+from rosewood.evaluation.measure import means
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackReport, AttackSummary, Evaluation, RunInfo
 

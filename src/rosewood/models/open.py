@@ -25,10 +25,9 @@ from rosewood.config.settings import Lora
 from rosewood.data.embedded import INSTALL, embedded_model
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.models.adapters import adapter_folder, base_name, encoder, load_merged
+from rosewood.models.adapters import adapter_folder, base_name, encoder, head_modules, load_merged, with_adapter
 from rosewood.models.defended import FILE as DEFENCE
 from rosewood.models.defended import Defended
-from rosewood.models.lora import head_modules, with_adapter
 from rosewood.models.scoring import longest_text, text_length
 from rosewood.results import RunInfo
 

@@ -16,7 +16,7 @@ from rosewood.comparison.runs import load_runs
 from rosewood.comparison.table import half_width, percent
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.evaluation.means import MEASURED
+from rosewood.evaluation.measure import MEASURED
 from rosewood.models.open import models
 from rosewood.report.sections.attacks import attack_table
 from rosewood.report.subject import ReportedRun, Subject, subject

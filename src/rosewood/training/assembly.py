@@ -22,19 +22,17 @@ from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.config.checks import check_training
-from rosewood.data.tokenize import tokenize
+from rosewood.data.examples import tokenize
 from rosewood.dynamics import WATCHES
 from rosewood.dynamics.record import FOLDER
 from rosewood.errors import RunError
 from rosewood.models.open import encoder_weights, keep_length, load_pretrained
 from rosewood.results.guessing import majority_share
 from rosewood.training.border import border, built_arguments, rehearse, unchecked
-from rosewood.training.class_weights import resolved_weights
+from rosewood.training.callbacks import CHOOSES, RobustValidation, SaveAndStop, TrainingProgress
 from rosewood.training.health import WarnsOfGuessing, guessing_loss
-from rosewood.training.interruption import SaveAndStop
 from rosewood.training.plan import Plan
-from rosewood.training.progress import TrainingProgress
-from rosewood.training.robust_validation import CHOOSES, RobustValidation
+from rosewood.training.sampling import resolved_weights
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 

@@ -1,4 +1,8 @@
-"""Checkpoints that can be trusted: each carries the checksums of its files, and only one that matches is resumed."""
+"""Checkpoints that can be trusted: whole, or refused in plain words.
+
+Each carries the checksums of its files, and only one that matches is resumed. What cannot be read safely is refused.
+A write that fails, mostly because the disk is full, says what is kept and how to go on.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ import hashlib
 import json
 import shutil
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 
+import torch
 import xxhash
+from safetensors import SafetensorError
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from rosewood.errors import RunError
+from rosewood.errors import RosewoodError, RunError
 
 CHECKSUMS = "checksums.json"
 PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
@@ -109,3 +118,76 @@ def _files(checkpoint: Path) -> list[Path]:
 def _checksum(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()
+
+
+@contextmanager
+def reading(checkpoint: str | None) -> Iterator[None]:
+    """Turns whatever comes up while the Trainer reads a checkpoint into an error that says what to do.
+
+    transformers reads the optimiser, the schedule and the random state with `torch.load(weights_only=True)`, which
+    knows tensors and plain data and refuses every other object before any of its code can run.
+    """
+    try:
+        yield
+    except UnpicklingError:
+        raise RunError(
+            f"{checkpoint} holds a Python object that could run code, or a damaged file; nothing of it was run. Do not "
+            "use this checkpoint: remove its folder to continue from the one before it, or start a new run"
+        ) from None
+    except (RosewoodError, MemoryError, torch.OutOfMemoryError):
+        raise  # not the checkpoint's fault
+    except Exception as error:  # a damaged file can make transformers say anything
+        raise RunError(
+            f"the checkpoint {checkpoint} cannot be read: {error}\n"
+            "Remove its folder to continue from the one before it, or start a new run."
+        ) from error
+
+
+def refuse_links(run: Path) -> None:
+    """A link inside a run directory would let the run write somewhere else."""
+    link = next((path for path in run.rglob("*") if path.is_symlink()), None)
+    if link is not None:
+        raise RunError(
+            f"{link} is a link, and a run writes nowhere but into its own directory: put what it points to there"
+        )
+
+
+@contextmanager
+def explained(what: str, place: Path, size: Callable[[], int], checkpoint_folder: Path) -> Iterator[None]:
+    """Turn the errors of a failed write of `what` into `place`, which takes `size()` bytes, into a RunError."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+        kept = checkpoints(checkpoint_folder)
+        advice = (
+            f"The last good checkpoint is kept, {kept[0]}: make room and go on from it with "
+            "`rosewood train --output RUN --resume`, or train(resume_from_checkpoint=True)."
+            if kept
+            else "There is no earlier checkpoint: make room and start again."
+        )
+        raise RunError(
+            f"{what} could not be written to {place}: {reason}. "
+            f"It takes about {_megabytes(size())}; {_megabytes(_free(place))} are free. {advice}"
+        ) from error
+
+
+def _reason(error: Exception) -> str | None:
+    """What the disk said, or None if it is not the disk's error."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, SafetensorError):
+        return str(error)
+    is_from_torch_save = "inline_container" in str(error)
+    return f"torch.save failed as it does on a full disk ({error})" if is_from_torch_save else None
+
+
+def _free(place: Path) -> int:
+    existing = next(folder for folder in (place, *place.parents) if folder.exists())
+    return shutil.disk_usage(existing).free
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.2f} MB"

@@ -24,12 +24,12 @@ from rosewood.training.checkpoint import (
     NoGoodCheckpointError,
     checkpoints,
     damage,
+    explained,
     good_or_older,
     newest_good,
+    reading,
     seal,
 )
-from rosewood.training.safe_load import reading
-from rosewood.training.write_errors import explained
 
 STATE_FILE = "rosewood.safetensors"
 

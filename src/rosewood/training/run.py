@@ -37,7 +37,7 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.models.lora import readme
+from rosewood.models.adapters import readme
 from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Metrics, RunInfo
@@ -47,18 +47,13 @@ from rosewood.results.run import typed_command
 from rosewood.tensors.distributed import is_first
 from rosewood.training.assembly import assembled
 from rosewood.training.border import SettingError, border, unchecked
-from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints
+from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted, SaveAndStop, TrainingProgress
+from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, explained, refuse_links
 from rosewood.training.health import MAJORITY, guesses
-from rosewood.training.interruption import Interrupted, SaveAndStop
-from rosewood.training.origin import origin_of
-from rosewood.training.outputs import in_order_of_outputs
 from rosewood.training.plan import DEFAULTS, Plan
-from rosewood.training.progress import TrainingProgress
-from rosewood.training.robust_validation import ATTACKED, METRIC
-from rosewood.training.safe_load import refuse_links
+from rosewood.training.starting_model import in_order_of_outputs, origin_of
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
-from rosewood.training.write_errors import explained
 
 
 class Settled(NamedTuple):

@@ -43,13 +43,12 @@ from rosewood.training.arguments import (
     needs_masked_adamw,
 )
 from rosewood.training.checkpointed import CheckpointedTrainer
-from rosewood.training.class_weights import WeightedLoss
 from rosewood.training.engine import Engine
 from rosewood.training.health import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.input_checks import check_given, check_kind, check_training_data
 from rosewood.training.masked_adamw import MaskedAdamW
-from rosewood.training.outputs import warn_of_other_labels
-from rosewood.training.sampling import train_sampler
+from rosewood.training.sampling import WeightedLoss, train_sampler
+from rosewood.training.starting_model import warn_of_other_labels
 from rosewood.words.alignment import SubstituteCollator
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it

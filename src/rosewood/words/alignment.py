@@ -17,7 +17,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from rosewood.data.tokenize import quiet
+from rosewood.data.examples import quiet
 from rosewood.errors import DataError, closest
 from rosewood.words.text import WORD, Words
 

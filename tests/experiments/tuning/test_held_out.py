@@ -13,7 +13,7 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task, task_names
 from rosewood.errors import DataError, ExperimentError
 from rosewood.experiments.tuning.goal import held_out
-from rosewood.training import robust_validation
+from rosewood.training import callbacks
 from tiny_tuning import Place, write_task
 
 
@@ -62,7 +62,7 @@ def test_a_search_works_without_test_data_and_attacks_training_data_alone(
         seen.extend(data["text"])
         return SimpleNamespace(robust_accuracy=0.5, clean_accuracy=0.5, attacked=True)
 
-    monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
+    monkeypatch.setattr(callbacks, "robust_accuracy", attacked)
     found = place.tune("out", objective="robust", attack="typos", trials=1)
     assert found.best is not None and found.best.robust == 0.5
     assert seen and {text.split()[0] for text in seen} == {"train"}

@@ -27,8 +27,8 @@ from rosewood.experiments.tuning.outcome import Tried, best_of, tried
 from rosewood.experiments.tuning.search import Range
 from rosewood.experiments.tuning.trial import Trials
 from rosewood.recipe import load_recipe
-from rosewood.training import robust_validation, run
-from rosewood.training.progress import TrainingProgress
+from rosewood.training import callbacks, run
+from rosewood.training.callbacks import TrainingProgress
 from rosewood.words.lexicon import COUNTER_FITTED
 from tiny_tuning import SEARCH, Place
 
@@ -101,7 +101,7 @@ def test_a_study_of_robustness_has_one_lexicon(tmp_path: Path, monkeypatch: pyte
     place, words = Place(tmp_path), tmp_path / COUNTER_FITTED
     words.parent.mkdir(parents=True)
     words.write_text('{"good": ["fine"]}')
-    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: OUTCOME)
+    monkeypatch.setattr(callbacks, "robust_accuracy", lambda *_, **__: OUTCOME)
     settings: dict[str, Any] = {"objective": "robust", "attack": "pwws", "data_dir": str(tmp_path), "trials": 1}
     assert place.tune("out", **settings).best is not None
     words.write_text('{"good": ["nice"]}')
@@ -125,8 +125,8 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
     def attacked(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=1.0, attacked=True)
 
-    monkeypatch.setattr(robust_validation, "robust_accuracy", attacked)
-    for module in (robust_validation, trials, run):
+    monkeypatch.setattr(callbacks, "robust_accuracy", attacked)
+    for module in (callbacks, trials, run):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("pruned", objective="mean", attack="typos", clean_weight=0.01, trials=6)
     assert [each.state for each in found.trials] == ["complete"] * 5 + ["pruned"]
@@ -256,8 +256,8 @@ def test_a_trial_at_guessing_is_the_best_only_where_all_are() -> None:
 
 def test_a_mean_is_of_the_same_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
-    monkeypatch.setattr(robust_validation, "robust_accuracy", lambda *_, **__: OUTCOME)
-    for module in (robust_validation, trials, run):
+    monkeypatch.setattr(callbacks, "robust_accuracy", lambda *_, **__: OUTCOME)
+    for module in (callbacks, trials, run):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("mean", SEARCH, objective="mean", attack="typos", trials=1)
     (only,) = found.trials

@@ -28,7 +28,7 @@ _working = threading.Event()
 def main(folder: Path, trusted: Sequence[str] = ()) -> int:
     """Work on the cell; say in error.txt why it could not be finished."""
     from rosewood.experiments.cell import ERROR
-    from rosewood.training.interruption import Interrupted
+    from rosewood.training.callbacks import Interrupted
 
     try:
         from rosewood.experiments.run_cell import work_on

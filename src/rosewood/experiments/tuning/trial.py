@@ -19,10 +19,9 @@ from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.results.files import fingerprint_of
 from rosewood.results.locks import clear, held
+from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted
 from rosewood.training.health import guesses
-from rosewood.training.interruption import Interrupted
 from rosewood.training.plan import Plan
-from rosewood.training.robust_validation import ATTACKED, METRIC
 from rosewood.training.run import finish_run
 
 WEIGHTS = ("model", "adapter", "checkpoints")

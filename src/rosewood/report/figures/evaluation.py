@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from rosewood.comparison.methods import Figure, mean_of
 from rosewood.comparison.runs import EvaluatedRun, shared_tasks
-from rosewood.evaluation.means import MEASURED, ROLES, interval_of_mean, mean_interval
+from rosewood.evaluation.measure import MEASURED, ROLES, interval_of_mean, mean_interval
 from rosewood.report.figures.charts import averaged, dots
 from rosewood.report.figures.style import TEXT, axis_title, label, mark, styled
 from rosewood.results import AttackSummary, Evaluation, Role

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from rosewood.comparison.certificates import EDITS, certificate_grid, kept_certificates, title_of
+from rosewood.comparison.attacks import EDITS, certificate_grid, certificate_title, kept_certificates
 from rosewood.report.figures.style import axis_title, label, mark, styled
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.sections import section
@@ -18,7 +18,7 @@ from rosewood.results.defence import Certificate
 def certificates_section(subject: Subject) -> Section | None:
     """A chart for each kind of edit, and the table below."""
     found = {
-        f"{run.name}, {title_of(each)}": each
+        f"{run.name}, {certificate_title(each)}": each
         for run in subject.runs
         for each in kept_certificates(run.evaluated.folder)
     }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rosewood.comparison.by_class import classes_grid, confusion_grids
 from rosewood.comparison.compare import compared
 from rosewood.comparison.runs import SharedTasks, shared_tasks
-from rosewood.comparison.table import ACCURACY, percent, with_interval
-from rosewood.evaluation.means import MEASURED
+from rosewood.comparison.table import ACCURACY, classes_grid, confusion_grids, percent, with_interval
+from rosewood.evaluation.measure import MEASURED
 from rosewood.report.figures.evaluation import (
     anomalies,
     anomaly_scores,
