@@ -22,10 +22,8 @@ def test_landscapes_of_runs_and_of_their_start(rosewood: Rosewood, make_run: Mak
     words = ("landscape", make_run("vanilla", 1), make_run("rose", 2), "--pretrained", *QUICK, "-o", output)
     printed = rosewood(*words, "--hessian-iterations", 2)
     assert "Sharpness: films, test, 8 examples" in printed
-    names = [f"{figure}.{suffix}" for figure in ("contours", "surfaces") for suffix in ("html", "png", "svg")]
-    assert sorted(path.name for path in output.iterdir()) == sorted(
-        [*names, "pre-trained.json", "rose.json", "vanilla.json"]
-    )
+    names = {"contours.html", "surfaces.html", "pre-trained.json", "rose.json", "vanilla.json"}
+    assert {path.name for path in output.iterdir()} == names
     start, *runs = (Landscape.load(output / f"{name}.json") for name in ("pre-trained", "vanilla", "rose"))
     assert "untrained head" in start.note and not runs[0].note
     assert runs[0].command.startswith("rosewood ")
@@ -77,7 +75,7 @@ def test_the_line_between_two_runs(rosewood: Rosewood, make_run: MakeRun, tmp_pa
         assert f"share {share}: loss {line.losses[place]:.4f}, accuracy {line.accuracies[place]:.1%}" in printed
     assert "share -0.5" not in printed and "share 1.5" not in printed, "what is beyond the two is no barrier"
     assert ("share 0.5" in printed) == (line.losses[2] > max(line.losses[1], line.losses[3]))
-    assert {path.suffix for path in (tmp_path / "line").iterdir()} == {".json", ".html", ".png", ".svg"}
+    assert {path.suffix for path in (tmp_path / "line").iterdir()} == {".json", ".html"}
 
 
 def test_mistakes_are_refused_before_any_work(rosewood: Rosewood, make_run: MakeRun, tmp_path: Path) -> None:  # noqa: F811

@@ -38,7 +38,7 @@ def test_a_probe_prints_its_table(rosewood: Rosewood, tmp_path: Path, monkeypatc
     monkeypatch.setattr(local.LocalEngine, "run", lambda self, folders: iter(()))
     printed = rosewood(*failing, code=1)
     assert "0 of 2 runs are finished" in printed and "table.md" in printed
-    assert not (tmp_path / "other" / "probing.png").exists()
+    assert not (tmp_path / "other" / "probing.html").exists()
 
 
 def test_help_has_examples_and_bad_seeds_are_a_usage_error(rosewood: Rosewood, tmp_path: Path) -> None:

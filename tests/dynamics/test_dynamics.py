@@ -106,7 +106,7 @@ def test_of_very_many_steps_some_are_drawn_and_the_last(count: int) -> None:
     assert len({after - before for before, after in pairwise(shown)}) <= 1
 
 
-def test_every_figure_becomes_a_picture(rose: Path, tmp_path: Path) -> None:
+def test_every_figure_becomes_a_page(rose: Path, tmp_path: Path) -> None:
     ratios = second_order_ratios(rose)
     assert ratios is not None
     figures = {
@@ -116,5 +116,4 @@ def test_every_figure_becomes_a_picture(rose: Path, tmp_path: Path) -> None:
         "inconsistency": inconsistency([read_inconsistency(rose)]),
     }
     for name, figure in figures.items():
-        assert save(figure, tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "mathdefault" not in save(figures["drift"], tmp_path / "drift.svg").read_text(), "powers of ten are text"
+        assert save(figure, tmp_path / f"{name}.html").read_bytes().startswith(b"<!doctype html>")

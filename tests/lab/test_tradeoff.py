@@ -12,7 +12,6 @@ from rosewood.evaluation.files import save_evaluation
 from rosewood.lab.tradeoff import setting_of, tradeoff
 from rosewood.recipe import load_recipe
 from rosewood.report.figures.lab import tradeoff as drawn
-from rosewood.report.figures.save import save
 from rosewood.results import AttackReport, AttackSummary, Evaluation, Mean, SetResult
 from tiny_runs import run_info
 
@@ -92,7 +91,6 @@ def test_a_curve_over_the_values_of_a_setting(tmp_path: Path) -> None:
     assert list(curve.x) == pytest.approx([0.83, 0.9]) and list(curve.y) == pytest.approx([0.52, 0.4])
     assert list(curve.text) == ["0.5", "0.8"]
     assert list(curve.error_y.array) == pytest.approx([0.02, 0.02]), "over two seeds, and of one run"
-    assert save(drawn(found), tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_recipes_have_curves_of_their_own(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from rosewood.report.figures.evaluation import (
     robust_accuracy,
     sets,
 )
-from rosewood.report.figures.picture import picture
 from rosewood.results import Evaluation
 
 METHODS = {"vanilla": [evaluation(30)], "rose": [evaluation(32), evaluation(36)]}
@@ -157,9 +156,3 @@ def test_accuracy_before_and_under_attack() -> None:
     assert figure is not None and list(figure.layout.yaxis.ticktext) == ["before pwws", "under pwws"]
     assert list(figure.data[0].x) == pytest.approx([100, 30])
     assert robust_accuracy({}, ["vanilla"]) is None
-
-
-def test_every_figure_can_be_a_picture() -> None:
-    drawn = [perspectives(seeds_of(METHODS)), noise_curves(METHODS, "some_typos"), reliability(METHODS, "clean plain")]
-    for figure in drawn:
-        assert figure is not None and picture(figure, "png").startswith(b"\x89PNG")

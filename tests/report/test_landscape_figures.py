@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from rosewood.lab.landscape import Landscape, grid_coordinates
 from rosewood.lab.sharpness import Eigenvalue, Sharpness
 from rosewood.report.figures import loss_along_the_line, loss_contours, loss_surfaces
 from rosewood.report.figures.lab import contours_apart
-from rosewood.report.figures.picture import drawn
-from rosewood.report.figures.save import save
 
 LOW = "most negative eigenvalue -4.5 ± 0.1"
 
@@ -57,9 +54,7 @@ def test_contours_share_their_levels_and_wrap_after_four() -> None:
     assert len({trace.contours.to_plotly_json()["size"] for trace in figure.data}) == 1
     assert figure.data[0].contours.size == pytest.approx(3 * 0.0625 / 20)
     assert figure.layout.yaxis5.scaleanchor == "x5", "a is as long as b"
-    drawing = drawn(figure)
-    assert len(drawing.panels) == 5 and {axes.get_aspect() for axes in drawing.panels.values()} == {1}
-    assert len(drawing.figure.axes) == 6, "one bar of colours for all"
+    assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}, "one bar of colours for all"
 
 
 def test_contours_apart_share_their_levels_too() -> None:
@@ -69,17 +64,16 @@ def test_contours_apart_share_their_levels_too() -> None:
     assert first.layout.title.text == "a&lt;b&gt;"
 
 
-def test_what_is_not_finite_is_left_out_of_the_scale(tmp_path: Path) -> None:
+def test_what_is_not_finite_is_left_out_of_the_scale() -> None:
     broken = made_up("b", 1)
     losses = [[math.inf, math.nan, *row[2:]] for row in broken.losses]
     bare = Sharpness(radius=0.25, mean_rise=None, threshold=0.1, basin_area=None, basin_is_cut=None)
     figure = loss_surfaces([broken.model_copy(update={"losses": losses, "sharpness": bare})])
     assert figure.layout.coloraxis.cmax == 0.1 + 3 * 0.0625
     assert figure.layout.annotations[0].text == "<b>b</b><br>loss 0.100, accuracy 75.0%"
-    assert save(figure, tmp_path / "broken.png").stat().st_size > 0
 
 
-def test_the_line_has_two_scales_and_names_its_ends(tmp_path: Path) -> None:
+def test_the_line_has_two_scales_and_names_its_ends() -> None:
     line = Interpolation(
         **{"first": "rose", "second": "vanilla", "source": "films", "data": "d", "examples": 8, "fingerprint": "f"},
         **{"shares": [-0.5, 0.0, 1.0, 1.5], "losses": [3, 1, 2, 4], "accuracies": [0.5, 0.9, 0.8, 0.5]},
@@ -87,5 +81,3 @@ def test_the_line_has_two_scales_and_names_its_ends(tmp_path: Path) -> None:
     figure = loss_along_the_line(line)
     assert [(trace.name, trace.yaxis) for trace in figure.data] == [("loss", "y"), ("accuracy", "y2")]
     assert [(note.text, note.x) for note in figure.layout.annotations] == [("rose", 0.0), ("vanilla", 1.0)]
-    svg = save(figure, tmp_path / "line.svg").read_text(encoding="utf-8")
-    assert all(f">{word}<" in svg for word in ("rose", "vanilla", "loss", "accuracy", "90%"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,8 +12,7 @@ import pytest
 from plotly.subplots import make_subplots
 
 from rosewood.errors import DataError
-from rosewood.report.figures.picture import drawn
-from rosewood.report.figures.save import SUFFIXES, save
+from rosewood.report.figures.save import save
 from rosewood.report.figures.style import PALETTE, SEQUENTIAL, styled
 
 
@@ -36,12 +36,11 @@ def everything() -> go.Figure:
     return styled(figure, "A <b>title</b> with $ and < & >")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", ["html", "json"])
 def test_every_format_is_written_whole_and_the_same_each_time(suffix: str, tmp_path: Path) -> None:
     first = save(everything(), tmp_path / f"first.{suffix}").read_bytes()
     assert save(everything(), tmp_path / "made" / f"second.{suffix}").read_bytes() == first
-    starts = {"html": b"<!doctype html>", "json": b"{", "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-    assert first.startswith(starts[suffix])
+    assert first.startswith({"html": b"<!doctype html>", "json": b"{"}[suffix])
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"first.{suffix}", "made"]
 
 
@@ -62,55 +61,24 @@ def test_json_reads_back_as_the_same_figure(tmp_path: Path) -> None:
     assert len(json.loads(text)["data"]) == len(figure.data)
 
 
+@pytest.mark.slow  # it starts a browser
 def test_pictures_say_what_the_figure_says(tmp_path: Path) -> None:
+    pytest.importorskip("kaleido")
+    if not shutil.which("chromium"):
+        pytest.skip("there is no browser")
     svg = save(everything(), tmp_path / "figure.svg").read_text(encoding="utf-8")
-    texts = {
-        "".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")
-    }
-    assert {"lines", "points", "two scales", "heat", "contour", "surface"} <= texts
-    assert {"squares", "band", "first", "loss", "accuracy"} <= texts  # the legend
-    assert "A title with $ and < & >" in texts
+    texts = {"".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter()}
+    assert {"lines", "points", "two scales", "heat", "contour", "squares", "band", "loss", "accuracy"} <= texts
 
 
-def test_lines_and_error_bars_stand_where_the_numbers_are() -> None:
-    drawing = drawn(everything())
-    line, _, (segments,) = drawing.panels["x", "y"].containers[0].lines
-    assert line.get_xydata().tolist() == [[1, 1], [2, 4], [3, 9]]
-    assert np.allclose([segment[:, 1] for segment in segments.get_segments()], [[0.7, 1.1], [3.8, 4.2], [8.9, 9.3]])
-    assert len(drawing.figure.axes) == 7  # the accuracy has axes of its own
+def test_a_picture_that_cannot_be_drawn_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> bytes:
+        raise RuntimeError("Kaleido requires Google Chrome to be installed.\nMore lines.")
 
-
-def test_surfaces_share_the_scale_of_a_colour_axis() -> None:
-    figure = go.Figure([go.Heatmap(z=[[0, 1]], coloraxis="coloraxis")])
-    figure.update_layout(coloraxis={"colorscale": SEQUENTIAL, "cmin": -1, "cmax": 7})
-    drawing = drawn(figure)
-    assert drawing.panels["x", "y"].collections[0].get_clim() == (-1, 7)
-
-
-def test_axes_keep_to_what_the_figure_asks_of_them() -> None:
-    figure = go.Figure(go.Scatter(x=[1, 2], y=[3, 4]))
-    figure.update_xaxes(showgrid=False, showticklabels=False).update_yaxes(rangemode="tozero", scaleanchor="x")
-    axes = drawn(figure).panels["x", "y"]
-    assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] >= 4
-    assert axes.get_aspect() == 1
-    assert not any(line.get_visible() for line in axes.get_xgridlines())
-    assert any(line.get_visible() for line in axes.get_ygridlines())
-    below = drawn(go.Figure(go.Scatter(y=[-2, -1])).update_yaxes(rangemode="tozero")).panels["x", "y"]
-    assert below.get_ylim()[0] <= -2 and below.get_ylim()[1] == 0
-
-
-def test_cells_of_a_heat_map_reach_half_way_to_the_next() -> None:
-    figure = go.Figure(go.Heatmap(x=[1, 2, 4], y=[7], z=[[1, 2, 3]]))
-    (mesh,) = drawn(figure).panels["x", "y"].collections
-    corners = mesh.get_coordinates()
-    assert corners[0, :, 0].tolist() == [0.5, 1.5, 3, 5]
-    assert corners[:, 0, 1].tolist() == [6.5, 7.5], "a single row can be seen"
-
-
-def test_points_have_the_colours_of_the_whole_scale() -> None:
-    look = {"color": [3, 4], "colorscale": "hsv", "cmin": 0, "cmax": 10}
-    points = drawn(go.Figure(go.Scatter(x=[1, 2], y=[3, 4], mode="markers", marker=look))).panels["x", "y"]
-    assert points.collections[0].get_clim() == (0, 10)
+    monkeypatch.setattr(go.Figure, "to_image", fails)
+    with pytest.raises(DataError, match=r"a \.png: Kaleido requires .*rosewood\[pictures\]'\. Or save as \.html"):
+        save(go.Figure(), tmp_path / "figure.png")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -118,10 +86,6 @@ def test_points_have_the_colours_of_the_whole_scale() -> None:
     [
         (go.Figure(), "figure.gif", r"end in one of \.html, \.json, \.png, \.svg, \.pdf; got 'figure\.gif'"),
         (go.Figure(), "figure", "got 'figure'"),
-        (go.Figure(go.Violin(y=[1, 2])), "a.png", "scatter, heatmap, contour, surface; got 'violin'"),
-        (go.Figure(go.Scatter(y=[1, 2], fill="tonexty")), "a.png", "fill toself or tozeroy; got 'tonexty'"),
-        (go.Figure(layout={"shapes": [{"type": "circle"}]}), "a.pdf", "shapes of type line; got 'circle'"),
-        (go.Figure(go.Bar(y=[1])), "a.svg", "scatter, heatmap, contour, surface; got 'bar'"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_by_name(figure: go.Figure, path: str, message: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ EXAMPLES = """
 
   rosewood dynamics runs/rose
 
-  rosewood dynamics runs/vanilla runs/rose --at 50 --at 100 --output figures --format png
+  rosewood dynamics runs/vanilla runs/rose --at 50 --at 100 --output figures --format json
 """
 
 

@@ -15,7 +15,7 @@ EXAMPLES = """
 
   rosewood geometry runs/rift
 
-  rosewood geometry runs/rift --examples 200 --output rift.png
+  rosewood geometry runs/rift --examples 200 --output rift.html
 """
 
 

@@ -61,10 +61,9 @@ def interpolate(
             end=end,
             output=output / "interpolation.json",
         )
-    for suffix in ("html", "png", "svg"):
-        save(loss_along_the_line(line), output / f"interpolation.{suffix}")
+    save(loss_along_the_line(line), output / "interpolation.html")
     between = [loss for share, loss in zip(line.shares, line.losses, strict=True) if 0 <= share <= 1]
     for share, loss, accuracy in zip(line.shares, line.losses, line.accuracies, strict=True):
         if share in (0.0, 1.0) or (0 < share < 1 and loss == max(between)):
             console.print(f"share {share:g}: loss {loss:.4f}, accuracy {accuracy:.1%}", highlight=False)
-    console.print(f"Figure: {output}/interpolation, as .html, .png and .svg", highlight=False)
+    console.print(f"Figure: {output}/interpolation.html", highlight=False)

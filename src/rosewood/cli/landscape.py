@@ -89,13 +89,12 @@ def landscape(
             )
     _draw(found, output)
     console.print(Folded(sharpness_table(found)))
-    console.print(f"Figures: {output}/surfaces and contours, as .html, .png and .svg", highlight=False)
+    console.print(f"Figures: {output}/surfaces.html and contours.html", highlight=False)
 
 
 def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
     from rosewood.report.figures.lab import loss_contours, loss_surfaces
     from rosewood.report.figures.save import save
 
-    for name, figure in (("surfaces", loss_surfaces(landscapes)), ("contours", loss_contours(landscapes))):
-        for suffix in ("html", "png", "svg"):
-            save(figure, output / f"{name}.{suffix}")
+    save(loss_surfaces(landscapes), output / "surfaces.html")
+    save(loss_contours(landscapes), output / "contours.html")

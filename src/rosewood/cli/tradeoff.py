@@ -19,7 +19,7 @@ EXAMPLES = """
 
   rosewood tradeoff runs/adv-base-* --over objective.divergence_weight --under pwws
 
-  rosewood tradeoff runs/rose-* --over selection.keep_quantile --under typos --output rose.png
+  rosewood tradeoff runs/rose-* --over selection.keep_quantile --under typos --output rose.html
 """
 
 

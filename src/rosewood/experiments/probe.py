@@ -25,8 +25,7 @@ from rosewood.results import write
 from rosewood.results.grid import to_markdown
 
 TASKS = ("probe-the", "probe-length")
-RESULT, MARKDOWN, FIGURE = "probing.json", "probing.md", "probing"
-PICTURES = (".html", ".png", ".svg")
+RESULT, MARKDOWN, FIGURE = "probing.json", "probing.md", "probing.html"
 # Batches of similar length, the default elsewhere, would each hold one label where length goes with the label.
 TRAINING = {"train_sampling_strategy": "random"}
 _SURFACE = "surface_feature_label"
@@ -47,7 +46,7 @@ def probe(
     """Fine-tune a model with each recipe and seed on each probing task, and score what it has generalised to.
 
     Everything goes to `output`: a folder for each cell, the tables of `compare`, and probing.json, probing.md and the
-    scatter of all runs as probing.html, .png and .svg. A cell that failed is missing there, and its error is in
+    scatter of all runs, probing.html. A cell that failed is missing there, and its error is in
     results.json. `training` are arguments of transformers' trainer; those of a recipe's paper hold unless given.
     """
     experiment = experiment_of(recipes, tasks, seeds, model, training or {}, train_size)
@@ -128,6 +127,4 @@ def save(probing: Probing, output: Path) -> None:
     probing.save(output / RESULT)
     write(output / MARKDOWN, to_markdown(table(probing)) + "\n")
     if probing.runs:
-        figure = probing_figure(probing)
-        for ending in PICTURES:
-            save_figure(figure, output / f"{FIGURE}{ending}")
+        save_figure(probing_figure(probing), output / FIGURE)

@@ -1,4 +1,4 @@
-"""Figures on disk: .html and .json for screens and programs, .png, .svg and .pdf for papers."""
+"""Figures on disk: .html and .json for screens and programs; .png, .svg and .pdf for papers, drawn by Kaleido."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 PICTURES = ("png", "svg", "pdf")
 SUFFIXES = ("html", "json", *PICTURES)
 
+CONFIG = {"displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
 # The page takes the reader's light or dark background; the figure itself has none.
 PAGE = """<!doctype html>
 <html lang="en">
@@ -42,9 +43,13 @@ def _content(figure: go.Figure, suffix: str) -> bytes:
         return page(figure).encode()
     if suffix == "json":
         return f"{figure.to_json()}\n".encode()
-    from rosewood.report.figures.picture import picture
-
-    return picture(figure, suffix)
+    try:
+        return bytes(figure.to_image(suffix, scale=2))
+    except Exception as error:  # Kaleido, and the browser that it drives, say whatever comes up
+        raise DataError(
+            f"cannot draw a .{suffix}: {' '.join(str(error).split())[:200]}. Pictures need Kaleido and Chrome: "
+            "pip install 'rosewood[pictures]'. Or save as .html, whose camera button saves the picture."
+        ) from error
 
 
 def check_suffix(path: Path) -> str:
@@ -58,5 +63,5 @@ def check_suffix(path: Path) -> str:
 
 def page(figure: go.Figure) -> str:
     """A page that needs no network: Plotly's script is inside."""
-    inner = figure.to_html(full_html=False, include_plotlyjs=True, div_id="figure", config={"displaylogo": False})
+    inner = figure.to_html(full_html=False, include_plotlyjs=True, div_id="figure", config=CONFIG)
     return PAGE.format(title=escape(unescape(figure.layout.title.text or "Figure")), figure=inner)
