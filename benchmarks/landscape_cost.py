@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-from rosewood.lab.directions import excursion, random_directions
 from rosewood.lab.landscape import grid_coordinates
 from rosewood.lab.losses import FixedLoss, RunLosses
+from rosewood.lab.sharpness import excursion, random_directions
 from rosewood.models.modes import evaluating
 from rosewood.results.journal import RowJournal
 

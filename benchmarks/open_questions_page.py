@@ -21,7 +21,7 @@ from page_tables import markdown, with_interval
 from rosewood.experiments.cell import Cell, load_cell
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import Standing, standing
+from rosewood.experiments.status import CellStatus, status_of
 from rosewood.experiments.tables import comparison_of, grids_of, moments_csv
 from rosewood.recipe import deciding
 from rosewood.results import CellResult, Comparison
@@ -185,7 +185,7 @@ def measured(question: str) -> Measured | None:
     with TemporaryDirectory() as folder, tarfile.open(archive) as kept:
         kept.extractall(folder, filter="data")
         finished = [
-            standing(load_cell(file.parent), file.parents[1]) for file in Path(folder, name).glob("*/cell.json")
+            status_of(load_cell(file.parent), file.parents[1]) for file in Path(folder, name).glob("*/cell.json")
         ]
     found = [_kept(cell, finished) for cell in cells_of(experiment)]
     results = [each.result for each in found if each.result is not None]
@@ -194,12 +194,12 @@ def measured(question: str) -> Measured | None:
     )
 
 
-def _kept(cell: Cell, finished: Sequence[Standing]) -> Standing:
+def _kept(cell: Cell, finished: Sequence[CellStatus]) -> CellStatus:
     """What was kept of a cell: the one of equal settings, wherever its data were."""
     alike = [each for each in finished if _settings(each.cell) == _settings(cell)]
     if len(alike) > 1:
         raise SystemExit(f"{len(alike)} cells of {cell.place} were kept, of different data: leave one in the archive.")
-    return alike[0] if alike else Standing(cell, Path(cell.name), None, None, begun=False)
+    return alike[0] if alike else CellStatus(cell, Path(cell.name), None, None, begun=False)
 
 
 def _settings(cell: Cell) -> dict[str, Any]:

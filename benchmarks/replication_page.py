@@ -130,7 +130,7 @@ def _pilot(comparison: Comparison) -> str:
     for task, found in by_task.items():
         best = {_best(found, "vanilla"), _best(found, "rose")}
         rows.append([task, *(_cell(found.get(label), label in best) for label in labels)])
-    return f"{_standing(comparison)} Validation accuracy in %, one seed.\n\n{markdown(rows)}"
+    return f"{_status(comparison)} Validation accuracy in %, one seed.\n\n{markdown(rows)}"
 
 
 def _validated(comparison: Comparison) -> dict[str, dict[str, float]]:
@@ -302,7 +302,7 @@ def _tables(comparison: Comparison) -> str:
             _at_match(f"{title}, at matched clean accuracy", comparison, names),
         )
     ]
-    return "\n\n".join([_standing(comparison), READING, *(to_markdown(grid) for grid in grids if grid.rows)])
+    return "\n\n".join([_status(comparison), READING, *(to_markdown(grid) for grid in grids if grid.rows)])
 
 
 def _shared_tasks(comparison: Comparison) -> list[str]:
@@ -368,7 +368,7 @@ def _mean_and_deviation(figure: ComparedFigure | None) -> str:
     return f"{percent(figure.mean)}{deviation}{'*' if is_better else ''}"
 
 
-def _standing(comparison: Comparison) -> str:
+def _status(comparison: Comparison) -> str:
     return f"{_finished(comparison)} of {len(comparison.cells)} runs are finished."
 
 

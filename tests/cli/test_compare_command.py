@@ -15,7 +15,7 @@ from rosewood.experiments.engines import local
 from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.experiment import read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import finished_otherwise, standing
+from rosewood.experiments.status import finished_otherwise, status_of
 from rosewood.results import CellResult, Evaluation
 from tiny_experiment import InThisProcess, tiny_experiment, write_data, write_experiment
 from tiny_text import tiny_tokenizer
@@ -104,7 +104,7 @@ def test_cells_of_the_file_and_damaged_results_are_not_taken_for_others(tmp_path
     result.save(tmp_path / first.name / "result.json")
     (tmp_path / f"{first.place}-00000000").mkdir()
     (tmp_path / f"{first.place}-00000000" / "result.json").write_text("broken")
-    found = [standing(cell, tmp_path) for cell in (first, second)]
+    found = [status_of(cell, tmp_path) for cell in (first, second)]
     assert found[0].result is not None and found[1].result is None and finished_otherwise(found) == []
     result.save(tmp_path / f"{first.place}-00000001" / "result.json")
     assert finished_otherwise(found) == [tmp_path / f"{first.place}-00000001"]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.lab.interpolation import Interpolation
-from rosewood.lab.landscape import Landscape
+from rosewood.lab.landscape import Interpolation, Landscape
 from rosewood.lab.losses import FixedLoss
 from tiny_losses import MakeRun, make_run  # noqa: F401  a fixture
 

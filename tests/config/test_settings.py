@@ -108,7 +108,7 @@ from rosewood.cli import app
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.tuning.goal import Goal
+from rosewood.experiments.tuning.search import Goal
 from rosewood.experiments.tuning.tune import _identity
 from rosewood.results import AttackReport, RunInfo
 

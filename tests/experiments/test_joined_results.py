@@ -11,7 +11,7 @@ from joined_results import joined
 
 from rosewood.experiments.experiment import Experiment, build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import Standing
+from rosewood.experiments.status import CellStatus
 from rosewood.experiments.tables import comparison_of
 from rosewood.results import CellResult, ComparedFigure, Comparison, Evaluation, GroupResult, Moment, SetResult
 
@@ -40,7 +40,7 @@ def evaluation(task: str, random: Random) -> Evaluation:
 
 def comparison(experiment: Experiment, finished: set[str], seed: int = 0, but: str = "") -> Comparison:
     """Figures drawn at random for each cell of the finished tasks, but not for one cell; the others wait."""
-    standings = []
+    statuses = []
     for cell in cells_of(experiment):
         task, result, random = cell.task["name"], None, Random(f"{cell.name} {seed}")
         if task in finished and not cell.name.startswith(but or "-"):
@@ -59,8 +59,8 @@ def comparison(experiment: Experiment, finished: set[str], seed: int = 0, but: s
                 validation_accuracy=moments[-1].validation_accuracy, training_seconds=None, data={},
                 evaluation=moments[-1].evaluation, moments=moments,
             )  # fmt: skip
-        standings.append(Standing(cell, Path(cell.name), result, None, begun=result is not None))
-    return comparison_of(experiment, standings)
+        statuses.append(CellStatus(cell, Path(cell.name), result, None, begun=result is not None))
+    return comparison_of(experiment, statuses)
 
 
 @pytest.fixture(scope="module")

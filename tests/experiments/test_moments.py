@@ -18,10 +18,10 @@ from safetensors.torch import load_file
 
 from launcher import child
 from rosewood.errors import ExperimentError
-from rosewood.experiments.checkpoint_evals import load_moments
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.grid import cells_of
+from rosewood.experiments.run_cell import load_moments
 from rosewood.results import CellResult, Comparison
 from tiny_experiment import InThisProcess, tiny_experiment, write_data
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rosewood.errors import AbsentError, DataError
-from rosewood.lab.playground.attack import Arms
+from rosewood.lab.playground.runs import Arms
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 from rosewood.words.masked_lm import SentenceEncoder
 from tiny_playground import tiny_task, write_lexicon

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rosewood.errors import RunError
-from rosewood.lab.directions import random_directions
+from rosewood.lab.sharpness import random_directions
 from tiny_losses import fixed_loss
 from tiny_text import tiny_classifier
 

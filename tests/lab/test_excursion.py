@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from rosewood.lab import directions, sharpness
-from rosewood.lab.directions import excursion, random_directions
+from rosewood.lab import sharpness
 from rosewood.lab.landscape import loss_landscape
+from rosewood.lab.sharpness import excursion, random_directions
 from rosewood.tensors.shards import Flat, flat_like
 from tiny_losses import fixed_loss
 from tiny_text import tiny_classifier
@@ -89,8 +89,7 @@ def test_a_landscape_holds_one_excursion_and_two_directions(monkeypatch: pytest.
         most = max(most, sum(ref() is not None for ref in alive))
         return made
 
-    for module in (directions, sharpness):
-        monkeypatch.setattr(module, "flat_like", counted)
+    monkeypatch.setattr(sharpness, "flat_like", counted)
     loss_landscape(fixed_loss(), "m", points=5, hessian_iterations=2, progress=False)
     assert most == 3
     assert len(alive) == 4  # and the vector of the power iteration, beside which gradient and product stand

@@ -10,7 +10,7 @@ import torch
 
 from rosewood.errors import RunError
 from rosewood.lab import FixedLoss, Interpolation, interpolate
-from rosewood.lab.interpolation import line_shares
+from rosewood.lab.landscape import line_shares
 from tiny_losses import films, fixed_loss
 from tiny_text import tiny_classifier, tiny_tokenizer
 

@@ -19,9 +19,8 @@ from rosewood.errors import RunError
 from rosewood.evaluation.metrics import negative_log_likelihood
 from rosewood.evaluation.predict import predict
 from rosewood.lab import FixedLoss, Landscape, extreme_eigenvalues, loss_landscape
-from rosewood.lab.directions import random_directions
 from rosewood.lab.landscape import grid_coordinates, sharpness_table
-from rosewood.lab.sharpness import Surface
+from rosewood.lab.sharpness import Surface, random_directions
 from rosewood.results.journal import RowJournal
 from tiny_losses import Bowl, films, fixed_loss
 from tiny_text import tiny_classifier, tiny_tokenizer

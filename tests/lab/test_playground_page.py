@@ -7,10 +7,8 @@ from html import unescape
 
 import pytest
 
-from rosewood.lab.playground.app import Playground
-from rosewood.lab.playground.attack import duel
-from rosewood.lab.playground.page import answers_html, attack_html, header_html, notice_html
-from rosewood.lab.playground.runs import Answer
+from rosewood.lab.playground.app import Playground, answers_html, attack_html, header_html, notice_html
+from rosewood.lab.playground.runs import Answer, duel
 from tiny_playground import EVIL, telling_sentence, tiny_playground
 
 

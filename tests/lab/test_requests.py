@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event, Thread
 
-from rosewood.lab.playground.attack import duel
+from rosewood.lab.playground.runs import duel
 from tiny_attack import sentences
 from tiny_playground import tiny_playground
 

@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 from rosewood.dynamics.record import ByLayer
-from rosewood.lab.interpolation import Interpolation
-from rosewood.lab.landscape import Landscape, grid_coordinates
+from rosewood.lab.landscape import Interpolation, Landscape, grid_coordinates
 from rosewood.lab.probing import ProbedRecipe, ProbedRun, Probing
 from rosewood.lab.sharpness import Sharpness
 from rosewood.lab.tradeoff import Accuracy, Tradeoff, TradeoffPoint

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.lab.interpolation import Interpolation
-from rosewood.lab.landscape import Landscape, grid_coordinates
+from rosewood.lab.landscape import Interpolation, Landscape, grid_coordinates
 from rosewood.lab.sharpness import Eigenvalue, Sharpness
 from rosewood.report.figures import loss_along_the_line, loss_contours, loss_surfaces
 from rosewood.report.figures.lab import contours_apart

@@ -15,7 +15,6 @@ from rosewood.report.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Piece, Section, Table
 from rosewood.report.sections import sections
 from rosewood.report.sections.attacks import TEXTS, _shortened, attack_table, attacks_section
-from rosewood.report.sections.dynamics import drift_section, inconsistency_section, masks_section
 from rosewood.report.sections.evaluation import (
     anomalies_section,
     calibration_section,
@@ -25,6 +24,7 @@ from rosewood.report.sections.evaluation import (
     sets_section,
 )
 from rosewood.report.sections.reproduce import commands, commands_section
+from rosewood.report.sections.training import drift_section, inconsistency_section, masks_section
 from rosewood.report.subject import Subject, subject
 from rosewood.results import Evaluation, LiveAttack
 

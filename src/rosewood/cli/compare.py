@@ -74,10 +74,10 @@ def compare(
     console = Console()
     from rosewood.experiments.compare import output_of, run_cells, tables_of
     from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.status import finished_otherwise, standing
+    from rosewood.experiments.status import finished_otherwise, status_of
 
     folder = output_of(experiment, output)
-    found = [standing(cell, folder) for cell in cells_of(experiment, data_dir)]
+    found = [status_of(cell, folder) for cell in cells_of(experiment, data_dir)]
     if others := finished_otherwise(found):
         console.print(_of_others(others), highlight=False, markup=False, soft_wrap=True)
     if plan:

@@ -56,7 +56,7 @@ def dynamics(
     inconsistency: how often two dropout passes predict different classes.
     """
     from rosewood.dynamics.record import was_watched
-    from rosewood.lab.runs import run_names
+    from rosewood.lab.losses import run_names
 
     names = dict(zip(run_names(runs), runs, strict=True))
     seen = {name: was_watched(run) for name, run in names.items()}

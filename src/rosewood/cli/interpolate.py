@@ -39,8 +39,8 @@ def interpolate(
 
     Given again after Ctrl-C or a crash, the command goes on where it ended.
     """
-    from rosewood.lab.interpolation import interpolate as measure
-    from rosewood.lab.interpolation import line_shares
+    from rosewood.lab.landscape import interpolate as measure
+    from rosewood.lab.landscape import line_shares
     from rosewood.lab.losses import RunLosses
     from rosewood.report.figures.lab import loss_along_the_line
     from rosewood.report.figures.save import save

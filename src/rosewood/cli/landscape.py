@@ -60,8 +60,7 @@ def landscape(
     Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
     """
     from rosewood.lab.landscape import grid_coordinates, loss_landscape, sharpness_table
-    from rosewood.lab.losses import RunLosses
-    from rosewood.lab.runs import PRETRAINED
+    from rosewood.lab.losses import PRETRAINED, RunLosses
     from rosewood.results.grid import Folded
     from rosewood.results.run import typed_command
 

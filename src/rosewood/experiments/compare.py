@@ -15,8 +15,7 @@ from rosewood.experiments.cell import ERROR
 from rosewood.experiments.engines.local import CellEngine, Event, LocalEngine
 from rosewood.experiments.experiment import Experiment, read_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.live_table import LiveTable
-from rosewood.experiments.status import Standing, finished_otherwise, standing
+from rosewood.experiments.status import CellStatus, LiveTable, finished_otherwise, status_of
 from rosewood.experiments.tables import comparison_of, save_tables
 from rosewood.results import Comparison
 from rosewood.results.durable import write_whole
@@ -54,18 +53,18 @@ def compare(
     given, experiment = experiment, experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
     file = None if isinstance(given, Experiment) else Path(given)
     output = output_of(experiment, output)
-    found = [standing(cell, output) for cell in cells_of(experiment, data_dir)]
+    found = [status_of(cell, output) for cell in cells_of(experiment, data_dir)]
     return run_cells(experiment, found, output, engine or LocalEngine(), console or Console(), file)[0]
 
 
 def run_cells(
     experiment: Experiment,
-    found: Sequence[Standing],
+    found: Sequence[CellStatus],
     output: Path,
     engine: CellEngine,
     console: Console,
     file: Path | None = None,
-) -> tuple[Comparison, list[Standing]]:
+) -> tuple[Comparison, list[CellStatus]]:
     """Run the cells that are not finished; the comparison, and how the cells stand now."""
     try:
         with LiveTable([each.cell for each in found], output, console).shown() as follow, _terminable():
@@ -73,12 +72,14 @@ def run_cells(
                 _note_loss(event)
                 follow(event)
     finally:
-        found = [standing(each.cell, output) for each in found]
+        found = [status_of(each.cell, output) for each in found]
         comparison = tables_of(experiment, found, output, file)
     return comparison, found
 
 
-def tables_of(experiment: Experiment, found: Sequence[Standing], output: Path, file: Path | None = None) -> Comparison:
+def tables_of(
+    experiment: Experiment, found: Sequence[CellStatus], output: Path, file: Path | None = None
+) -> Comparison:
     """Compare what is finished and write the tables; empty ones are not written where cells of other data are finished.
 
     Whoever forgets to name the data folder would otherwise lose the tables of all that was run with it.
@@ -93,7 +94,7 @@ def output_of(experiment: Experiment, output: str | Path | None = None) -> Path:
     return Path("runs") / experiment.name if output is None else Path(output)
 
 
-def _prepared(found: Sequence[Standing]) -> list[Path]:
+def _prepared(found: Sequence[CellStatus]) -> list[Path]:
     """The folders of the cells that are not finished, ready for a worker; the first seed of all recipes comes first."""
     seeds = list(dict.fromkeys(each.cell.seed for each in found))
     in_turn = sorted(found, key=lambda each: seeds.index(each.cell.seed))

@@ -31,8 +31,7 @@ from rosewood.data.loading import load_split, needs_hub, origin
 from rosewood.errors import AbsentError, RecipeError
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.live_table import duration
-from rosewood.experiments.status import Standing
+from rosewood.experiments.status import CellStatus, duration
 from rosewood.models.open import keep_length, load_pretrained, models, resolve_model
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
@@ -57,23 +56,23 @@ class Outlook:
         return None if self.seconds is None else self.seconds * (len(self.cells) - self.finished)
 
 
-def outlooks(standings: Sequence[Standing]) -> list[Outlook]:
+def outlooks(statuses: Sequence[CellStatus]) -> list[Outlook]:
     """One for each recipe, task and model."""
-    groups: dict[tuple[str, str, str], list[Standing]] = {}
-    for each in standings:
+    groups: dict[tuple[str, str, str], list[CellStatus]] = {}
+    for each in statuses:
         groups.setdefault((each.cell.task["name"], each.cell.model, each.cell.label), []).append(each)
     measured = _Measured()
     return [_outlook(group, measured) for group in groups.values()]
 
 
-def show_plan(experiment: Experiment, standings: Sequence[Standing], jobs: int, console: Console) -> bool:
+def show_plan(experiment: Experiment, statuses: Sequence[CellStatus], jobs: int, console: Console) -> bool:
     """Print the plan; whether every cell can be expected to run."""
     disable_progress_bar()  # transformers' bar for loading says nothing at this size
     with (
         console.status("Checking, and measuring a few steps where model and data are here"),
         warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
     ):
-        found = outlooks(standings)
+        found = outlooks(statuses)
     for model in dict.fromkeys(each.cells[0].model for each in found):
         ours = [each for each in found if each.cells[0].model == model]
         console.print(_table(f"{experiment.title or experiment.name}\nmodel: {Path(model).name}", ours))
@@ -150,9 +149,9 @@ class _Measured:
         return self._seconds[key] if key in self._seconds else self._seconds.setdefault(key, seconds_per_step(cell))
 
 
-def _outlook(standings: Sequence[Standing], measured: _Measured) -> Outlook:
-    cells = [each.cell for each in standings]
-    first, finished = cells[0], sum(each.result is not None for each in standings)
+def _outlook(statuses: Sequence[CellStatus], measured: _Measured) -> Outlook:
+    cells = [each.cell for each in statuses]
+    first, finished = cells[0], sum(each.result is not None for each in statuses)
     unknown = why_unknown(first)
     if unknown:
         return Outlook(cells, finished, first.steps(), None, unknown)

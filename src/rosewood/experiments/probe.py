@@ -19,7 +19,7 @@ from rosewood.experiments.compare import compare
 from rosewood.experiments.engines.local import CellEngine
 from rosewood.experiments.experiment import Experiment, build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import standing
+from rosewood.experiments.status import status_of
 from rosewood.lab.probing import AGREEING, OPPOSED, Probing, probing_of, table
 from rosewood.results import write
 from rosewood.results.grid import to_markdown
@@ -54,7 +54,7 @@ def probe(
     for task in tasks:
         check_features(load_task(task), data_dir)
     compare(experiment, output, data_dir, engine, console)
-    found = [standing(cell, Path(output)).result for cell in cells]
+    found = [status_of(cell, Path(output)).result for cell in cells]
     probing = probing_of(model, [each for each in found if each is not None])
     save(probing, Path(output))
     return probing

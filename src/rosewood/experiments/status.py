@@ -1,22 +1,30 @@
-"""How far a cell is, read from its folder."""
+"""How far a cell is, read from its folder, and a live table of all cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import glob
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import escape
+from datetime import timedelta
 from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 from rosewood.errors import RunError
 from rosewood.experiments.cell import ERROR, RESULT, RUN, Cell
-from rosewood.experiments.engines.local import LOG
+from rosewood.experiments.engines.local import LOG, Event
 from rosewood.results import CellResult, CellState, Metrics
 
 _LAST_LINES = 4
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellStatus:
     """A cell, its folder, its result if it has one, and why work on it failed if it did."""
 
     cell: Cell
@@ -35,11 +43,11 @@ class Standing:
         return "interrupted" if self.begun else "waiting"
 
 
-def standing(cell: Cell, output: Path) -> Standing:
+def status_of(cell: Cell, output: Path) -> CellStatus:
     """Read the folder of a cell; a result of other settings is none."""
     folder = output / cell.name
     error = _error(folder) if (folder / ERROR).exists() else None
-    return Standing(cell, folder, _result(cell, folder), error, (folder / RUN).exists())
+    return CellStatus(cell, folder, _result(cell, folder), error, (folder / RUN).exists())
 
 
 def _result(cell: Cell, folder: Path) -> CellResult | None:
@@ -59,19 +67,19 @@ def _error(folder: Path) -> str:
     return "\n".join([*lines[-_LAST_LINES:], f"Log: {folder.name}/{LOG}"])
 
 
-def finished_otherwise(found: Sequence[Standing]) -> list[Path]:
+def finished_otherwise(found: Sequence[CellStatus]) -> list[Path]:
     """Folders of finished cells that are called like unfinished ones of these, and have other settings or data."""
     ours = {each.folder for each in found}
     alike = dict.fromkeys(
         result.parent
         for each in found
         if each.result is None
-        for result in each.folder.parent.glob(f"{escape(each.cell.place)}-*/{RESULT}")
+        for result in each.folder.parent.glob(f"{glob.escape(each.cell.place)}-*/{RESULT}")
     )
     return [folder for folder in alike if folder not in ours and _loaded(folder) is not None]
 
 
-def doing(found: Standing) -> str:
+def doing(found: CellStatus) -> str:
     """What a worker does with a cell at the moment, and how much of it is done."""
     run = found.folder / RUN
     if (run / "evaluation.json").exists():
@@ -84,7 +92,7 @@ def doing(found: Standing) -> str:
     return f"training {min(1.0, steps / expected):.0%}" if expected else f"training, step {steps}"
 
 
-def accuracy(found: Standing) -> str:
+def accuracy(found: CellStatus) -> str:
     """On the clean set once it is known, on validation data before."""
     if found.result is not None:
         clean = next((each for each in found.result.evaluation.sets if each.role == "clean"), None)
@@ -102,3 +110,88 @@ def _steps(run: Path) -> int:
             return sum(1 for _ in file)
     except OSError:
         return 0
+
+
+COLOURS = {"finished": "green", "failed": "red", "running": "yellow", "interrupted": "yellow", "waiting": "dim"}
+_LINES_AROUND = 8  # of the table's frame, and of the terminal
+
+
+class LiveTable:
+    """Follows the events of an engine; what the table shows, it reads from the folders."""
+
+    def __init__(self, cells: Sequence[Cell], output: Path, console: Console) -> None:
+        self._cells, self._output, self._console = cells, output, console
+        self._known: dict[str, CellStatus] = {}
+        self._running: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def shown(self) -> Iterator[Callable[[Event], None]]:
+        """Show the table as long as this lasts; gives what to call for every event."""
+        if not self._console.is_terminal:
+            yield self._follow
+            return
+        with Live(get_renderable=self.table, console=self._console, refresh_per_second=1):
+            yield self._follow
+
+    def _follow(self, event: Event) -> None:
+        name = event.folder.name
+        if event.what == "started":
+            self._running[name] = time.monotonic()
+            if not self._console.is_terminal:
+                self._console.print(f"{name}: started", markup=False)
+            return
+        self._seconds[name] = time.monotonic() - self._running.pop(name)
+        if not self._console.is_terminal:
+            found = self._status(next(cell for cell in self._cells if cell.name == name))
+            end = found.error or accuracy(found)
+            self._console.print(f"{name}: {found.state}, {duration(self._seconds[name])}. {end}", markup=False)
+
+    def _status(self, cell: Cell) -> CellStatus:
+        """A finished cell is read once."""
+        found = self._known.get(cell.name) or status_of(cell, self._output)
+        if found.result is not None:
+            self._known[cell.name] = found
+        return found
+
+    def table(self) -> Table:
+        """All cells, or as many as fit the terminal, and a line that sums them up."""
+        statuses = [self._status(cell) for cell in self._cells]
+        states = ["running" if each.folder.name in self._running else each.state for each in statuses]
+        table = Table(title=None, caption=self._summary(states), caption_justify="left")
+        for column in ("recipe", "task", "model", "seed", "state", "accuracy", "time"):
+            table.add_column(column, justify="right" if column in ("seed", "accuracy", "time") else "left")
+        shown = _shown(states, self._console.height - _LINES_AROUND)
+        for place in shown:
+            found, state = statuses[place], states[place]
+            cell, name = found.cell, found.folder.name
+            what = doing(found) if state == "running" else state
+            since = self._running.get(name)
+            seconds = time.monotonic() - since if since is not None else self._seconds.get(name)
+            spent = "" if seconds is None else duration(seconds)
+            words = [cell.label, cell.task["name"], Path(cell.model).name, str(cell.seed)]
+            table.add_row(*map(escape, words), f"[{COLOURS[state]}]{what}[/]", accuracy(found), spent)
+        if len(shown) < len(statuses):
+            table.add_row(f"... and {len(statuses) - len(shown)} more", style="dim")
+        return table
+
+    def _summary(self, states: Sequence[str]) -> str:
+        counts = [f"{states.count(state)} {state}" for state in COLOURS if state in states]
+        left = sum(state in ("waiting", "interrupted", "running") for state in states)
+        if not self._seconds or not left:
+            return ", ".join(counts)
+        each = sum(self._seconds.values()) / len(self._seconds) / max(1, len(self._running))
+        return f"{', '.join(counts)}; about {duration(each * left)} left"
+
+
+def _shown(states: Sequence[str], room: int) -> list[int]:
+    """The rows that fit, in order: those worked on and those that failed before the others."""
+    if len(states) <= room:
+        return list(range(len(states)))
+    urgency = {"running": 0, "failed": 1, "interrupted": 2, "waiting": 3, "finished": 4}
+    return sorted(sorted(range(len(states)), key=lambda place: urgency[states[place]])[: max(1, room)])
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    return str(timedelta(seconds=round(seconds)))

@@ -25,7 +25,7 @@ from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, 
 from rosewood.comparison.statistics import RANK, improvements, mean_and_deviation, ranks
 from rosewood.experiments.cell import RUN
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.status import Standing
+from rosewood.experiments.status import CellStatus
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
 from rosewood.results.grid import Grid, to_latex, to_markdown
 
@@ -44,27 +44,27 @@ class Group(NamedTuple):
     runs: list[EvaluatedRun]
 
 
-def grids_of(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid]:
+def grids_of(experiment: Experiment, statuses: Sequence[CellStatus]) -> list[Grid]:
     """The tables of all groups, and one of the cells that failed."""
     found = []
-    for group in _groups(standings):
+    for group in _groups(statuses):
         several = len({run.seed for run in group.runs}) > 1
         facts = (group.runs, _baseline(experiment, group), _published(experiment, group))
         # Single runs against each other: better than nothing where there is one seed, too long where there are more.
         for grid in [tested_table(*facts), intervals_table(group.runs)] if several else compared(*facts):
             of = "" if len(experiment.models) == 1 else f", {group.model}"
             found.append(replace(grid, title=grid.title + of))
-    return [*found, *_matched_grids(experiment, standings), *_failed_grids(standings)]
+    return [*found, *_matched_grids(experiment, statuses), *_failed_grids(statuses)]
 
 
-def _failed_grids(standings: Sequence[Standing]) -> list[Grid]:
-    failed = [[each.folder.name, each.error or ""] for each in standings if each.state == "failed"]
+def _failed_grids(statuses: Sequence[CellStatus]) -> list[Grid]:
+    failed = [[each.folder.name, each.error or ""] for each in statuses if each.state == "failed"]
     return [Grid("Cells that failed", ["cell", "error"], failed, texts=2)] if failed else []
 
 
-def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> list[Grid]:
+def _matched_grids(experiment: Experiment, statuses: Sequence[CellStatus]) -> list[Grid]:
     """The same tables at matched clean accuracy, and one of the moments, where runs were measured as they trained."""
-    at_match, moments = _at_match(standings)
+    at_match, moments = _at_match(statuses)
     if not moments:
         return []
     tables = []
@@ -75,24 +75,24 @@ def _matched_grids(experiment: Experiment, standings: Sequence[Standing]) -> lis
     return [*tables, matched_accuracy.grid_of(moments)]
 
 
-def _at_match(standings: Sequence[Standing]) -> tuple[list[Standing], list[MatchedMoment]]:
+def _at_match(statuses: Sequence[CellStatus]) -> tuple[list[CellStatus], list[MatchedMoment]]:
     """Finished cells as they were at matched clean accuracy, and which moments those are."""
-    found = matched_accuracy.matched([each.result for each in standings if each.result is not None])
-    pairs = [(each, each.result) for each in standings if each.result and each.result.fingerprint in found]
+    found = matched_accuracy.matched([each.result for each in statuses if each.result is not None])
+    pairs = [(each, each.result) for each in statuses if each.result and each.result.fingerprint in found]
     return (
         [replace(each, result=matched_accuracy.at_match(result, found[result.fingerprint])) for each, result in pairs],
         [matched_accuracy.described(result, found[result.fingerprint]) for _, result in pairs],
     )
 
 
-def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comparison:
+def comparison_of(experiment: Experiment, statuses: Sequence[CellStatus]) -> Comparison:
     """All figures and the state of every cell, as data."""
-    at_match, moments = _at_match(standings)
+    at_match, moments = _at_match(statuses)
     unpublished = experiment.model_copy(update={"published": {}})  # papers report the end of training
     return Comparison(
         experiment=experiment.name,
         baseline=experiment.baseline,
-        figures=[figure for group in _groups(standings) for figure in _figures(experiment, group)],
+        figures=[figure for group in _groups(statuses) for figure in _figures(experiment, group)],
         cells=[
             ComparedCell(
                 name=each.folder.name,
@@ -103,7 +103,7 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
                 state=each.state,
                 error=each.error,
             )
-            for each in standings
+            for each in statuses
         ],
         matched=moments,
         matched_figures=[figure for group in _groups(at_match, False) for figure in _figures(unpublished, group)],
@@ -111,13 +111,13 @@ def comparison_of(experiment: Experiment, standings: Sequence[Standing]) -> Comp
 
 
 def save_tables(
-    experiment: Experiment, standings: Sequence[Standing], output: Path, file: Path | None = None
+    experiment: Experiment, statuses: Sequence[CellStatus], output: Path, file: Path | None = None
 ) -> Comparison:
     """Write results.json, the tables, moments.csv if there are moments, and report.html if a cell is finished.
 
     `file` is where the experiment comes from, for those who want to repeat it.
     """
-    comparison, grids = comparison_of(experiment, standings), grids_of(experiment, standings)
+    comparison, grids = comparison_of(experiment, statuses), grids_of(experiment, statuses)
     comparison.save(output / RESULTS)
     notes = ["\n".join(f"- {one_line(note)}" for note in experiment.notes)] if experiment.notes else []
     parts = [f"# {experiment.title or experiment.name}", *notes, *map(to_markdown, grids)]
@@ -125,12 +125,12 @@ def save_tables(
     write(output / LATEX, "\n\n".join(map(to_latex, grids)) + "\n")
     write(output / CSV, _csv(comparison.figures))
     if comparison.matched:
-        write(output / MOMENTS, moments_csv([each.result for each in standings if each.result is not None]))
-    _save_report(experiment, standings, output / REPORT, str(file or experiment.name))
+        write(output / MOMENTS, moments_csv([each.result for each in statuses if each.result is not None]))
+    _save_report(experiment, statuses, output / REPORT, str(file or experiment.name))
     return comparison
 
 
-def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Path, file: str) -> None:
+def _save_report(experiment: Experiment, statuses: Sequence[CellStatus], path: Path, file: str) -> None:
     from rosewood.report.page import write_report  # plotly takes a while to import
     from rosewood.report.subject import short_name, subject
 
@@ -142,14 +142,14 @@ def _save_report(experiment: Experiment, standings: Sequence[Standing], path: Pa
             f"{group.on}, {short_name(group.model)}",
             experiment=file,
         )
-        for group in _groups(standings)
+        for group in _groups(statuses)
     ]
     if subjects:
-        title, closing = experiment.title or experiment.name, _closing(experiment, standings)
+        title, closing = experiment.title or experiment.name, _closing(experiment, statuses)
         write_report(subjects, path, title, experiment.notes, closing)
 
 
-def _closing(experiment: Experiment, standings: Sequence[Standing]) -> list[Section]:
+def _closing(experiment: Experiment, statuses: Sequence[CellStatus]) -> list[Section]:
     """What a report has of an experiment beside the runs as they ended."""
     from rosewood.report.parts import Section, Table
 
@@ -159,17 +159,17 @@ def _closing(experiment: Experiment, standings: Sequence[Standing]) -> list[Sect
             "All of the above, the verdict included, is of the ends of training, after equal steps. Here a method is "
             "taken at its first measured moment that reaches the lowest final validation accuracy of all methods, so "
             "that one that has learnt less does not look robust for that alone. Attacks are made at the end only.",
-            _matched_grids(experiment, standings),
+            _matched_grids(experiment, statuses),
         ),
-        ("Cells that failed", "They are in no table and no chart above.", _failed_grids(standings)),
+        ("Cells that failed", "They are in no table and no chart above.", _failed_grids(statuses)),
     ]
     return [Section(title, [Table(grid, titled=True) for grid in grids], lead) for title, lead, grids in found if grids]
 
 
-def _groups(standings: Sequence[Standing], with_attacks: bool = True) -> list[Group]:
+def _groups(statuses: Sequence[CellStatus], with_attacks: bool = True) -> list[Group]:
     """What may share a table; attacks are those on the weights of the end."""
     groups: dict[tuple[str, str], Group] = {}
-    for each in standings:
+    for each in statuses:
         if each.result is not None:
             evaluation = each.result.evaluation
             key = each.cell.model, evaluation.suite or evaluation.task
@@ -179,7 +179,7 @@ def _groups(standings: Sequence[Standing], with_attacks: bool = True) -> list[Gr
     return list(groups.values())
 
 
-def _run(found: Standing, result: CellResult, with_attacks: bool) -> EvaluatedRun:
+def _run(found: CellStatus, result: CellResult, with_attacks: bool) -> EvaluatedRun:
     folder = found.folder / RUN
     return EvaluatedRun(
         folder,

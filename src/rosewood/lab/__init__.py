@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 from rosewood.config.registry import on_first_use
 
 if TYPE_CHECKING:
-    from rosewood.lab.interpolation import Interpolation, interpolate
-    from rosewood.lab.landscape import Landscape, loss_landscape
+    from rosewood.lab.landscape import Interpolation, Landscape, interpolate, loss_landscape
     from rosewood.lab.losses import FixedLoss
     from rosewood.lab.sharpness import Sharpness, extreme_eigenvalues
 
 # Imported on first use, so that one analysis does not wait for the packages of another.
 _HOMES = {
     "FixedLoss": "rosewood.lab.losses",
-    "Interpolation": "rosewood.lab.interpolation",
+    "Interpolation": "rosewood.lab.landscape",
     "Landscape": "rosewood.lab.landscape",
     "Sharpness": "rosewood.lab.sharpness",
     "extreme_eigenvalues": "rosewood.lab.sharpness",
-    "interpolate": "rosewood.lab.interpolation",
+    "interpolate": "rosewood.lab.landscape",
     "loss_landscape": "rosewood.lab.landscape",
 }
 

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
-from rosewood.lab.runs import finished_run
+from rosewood.lab.losses import finished_run
 from rosewood.models.features import SummaryVectors
 from rosewood.models.modes import accelerated, evaluating
 from rosewood.models.open import load_pretrained, open_run

@@ -1,4 +1,4 @@
-"""The loss of models on fixed examples, with finished rows kept on disk."""
+"""The loss of models on fixed examples, with finished rows kept on disk; the runs that analyses read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from datasets import Dataset
 from pydantic import Field
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -17,11 +18,10 @@ from transformers.utils.logging import disable_progress_bar
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.lab.runs import finished_run, run_names
 from rosewood.models.averaging import Weights
 from rosewood.models.identity import of_model
 from rosewood.models.modes import accelerated
-from rosewood.models.open import load_pretrained, open_run
+from rosewood.models.open import load_pretrained, open_run, run_info
 from rosewood.models.scoring import label_columns, longest_text
 from rosewood.results import Count, ResultFile, RunInfo, installed_versions
 from rosewood.results.files import fingerprint_of
@@ -195,3 +195,32 @@ def check_alike(kinds: Mapping[str, Architecture]) -> None:
             problems.append(f"has weights of other shapes ({differing[0]}: {there}, not {here})")
         if problems:
             raise RunError(f"{name} cannot be compared with {first}: it {', and '.join(problems)}.")
+
+
+def finished_run(folder: Path) -> RunInfo:
+    """What a finished run says of itself; any other folder is refused."""
+    info = run_info(folder)
+    if info is None:
+        what = "is not a run of Rosewood (no run.json)" if folder.exists() else "does not exist"
+        raise RunError(f"{folder} {what}: expected the --output of a finished rosewood train")
+    return info
+
+
+PRETRAINED = "pre-trained"
+"""What the model that runs started from is called, so that no run may be."""
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """Their folders' names, or, where two are the same or one is taken, the whole paths."""
+    if len({folder.resolve() for folder in runs}) < len(runs):
+        raise RunError("expected different runs, got one twice: name each once.")
+    short = [folder.resolve().name for folder in runs]
+    if len({*short, PRETRAINED}) == len(runs) + 1:
+        return short
+    return ["-".join(folder.resolve().parts[1:]) for folder in runs]
+
+
+def progress_bar(shown: bool) -> Progress:
+    """How much is done and how long the rest takes; on a terminal it moves, elsewhere only its end is printed."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+    return Progress(*columns, TimeRemainingColumn(elapsed_when_finished=True), disable=not shown)

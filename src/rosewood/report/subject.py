@@ -14,7 +14,7 @@ from rosewood.data.tasks import load_task
 from rosewood.dynamics.record import Seen
 from rosewood.errors import RunError
 from rosewood.lab.landscape import Landscape
-from rosewood.lab.runs import PRETRAINED, run_names
+from rosewood.lab.losses import PRETRAINED, run_names
 from rosewood.report.curves import Curve, training_history
 from rosewood.report.figures.evaluation import Methods
 from rosewood.report.figures.style import Mark, mark

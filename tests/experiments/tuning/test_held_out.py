@@ -12,7 +12,7 @@ import pytest
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task, task_names
 from rosewood.errors import DataError, ExperimentError
-from rosewood.experiments.tuning.goal import held_out
+from rosewood.experiments.tuning.search import held_out
 from rosewood.training import callbacks
 from tiny_tuning import Place, write_task
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.experiments.tuning.trial import Trials
+from rosewood.experiments.tuning.study import Trials
 from tiny_tuning import Place
 
 SECRET = "not-to-be-seen"

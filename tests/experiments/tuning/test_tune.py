@@ -20,12 +20,10 @@ from rich.console import Console
 
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.tuning import study as studies
-from rosewood.experiments.tuning import trial as trials
 from rosewood.experiments.tuning import tune as tuning
-from rosewood.experiments.tuning.goal import Goal
 from rosewood.experiments.tuning.outcome import Tried, best_of, tried
-from rosewood.experiments.tuning.search import Range
-from rosewood.experiments.tuning.trial import Trials
+from rosewood.experiments.tuning.search import Goal, Range
+from rosewood.experiments.tuning.study import Trials
 from rosewood.recipe import load_recipe
 from rosewood.training import callbacks, run
 from rosewood.training.callbacks import TrainingProgress
@@ -126,7 +124,7 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
         return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=1.0, attacked=True)
 
     monkeypatch.setattr(callbacks, "robust_accuracy", attacked)
-    for module in (callbacks, trials, run):
+    for module in (callbacks, studies, run):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("pruned", objective="mean", attack="typos", clean_weight=0.01, trials=6)
     assert [each.state for each in found.trials] == ["complete"] * 5 + ["pruned"]
@@ -257,7 +255,7 @@ def test_a_trial_at_guessing_is_the_best_only_where_all_are() -> None:
 def test_a_mean_is_of_the_same_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
     monkeypatch.setattr(callbacks, "robust_accuracy", lambda *_, **__: OUTCOME)
-    for module in (callbacks, trials, run):
+    for module in (callbacks, studies, run):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("mean", SEARCH, objective="mean", attack="typos", trials=1)
     (only,) = found.trials

@@ -1,23 +1,31 @@
-"""What a search leaves behind: all trials as a table, the best settings as a recipe, and the command that uses them."""
+"""What a search shows and leaves behind: a live table of trials, a file of all, and the best settings as a recipe."""
 
 from __future__ import annotations
 
 import csv
 import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
 from rosewood.config.settings import RunSettings
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
+from rosewood.results.guessing import MEANING, marked
 from rosewood.results.locks import held
 from rosewood.training.plan import Plan
 
 if TYPE_CHECKING:
     from optuna import Study
+
 
 BEST, TABLE, TASK = "best.yaml", "trials.csv", "task.yaml"
 _PATIENCE = 60.0  # seconds, for what takes milliseconds
@@ -105,3 +113,105 @@ def _csv(trials: Sequence[Tried]) -> str:
         figures = [each.number, each.state, each.value, each.clean, each.robust]
         rows.writerow([*figures, *(each.settings.get(path) for path in paths), each.error])
     return text.getvalue()
+
+
+COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "running": "cyan"}
+_LINES_AROUND = 10  # of the table's frame, of the training's progress, and of the terminal
+
+
+class Board:
+    """Shows what is in the study, also from other workers."""
+
+    def __init__(self, study: Study, wanted: int, console: Console) -> None:
+        self._study, self._wanted, self._console = study, wanted, console
+        self._live: Live | None = None
+        self._said: set[int] = set()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show it as long as this lasts."""
+        if not self._console.is_terminal:
+            self._said = {each.number for each in tried(self._study)}
+            yield
+            return
+        with Live(self.table(), console=self._console, auto_refresh=False, transient=True) as self._live:
+            yield
+
+    def refresh(self) -> None:
+        """Something has happened."""
+        if self._live is not None:
+            self._live.update(self.table(), refresh=True)
+            return
+        trials = tried(self._study)
+        for each in trials:
+            if each.number not in self._said:
+                self._said.add(each.number)
+                self._console.print(self._line(each, best_of(trials)), markup=False, highlight=False, soft_wrap=True)
+
+    def _line(self, each: Tried, best: Tried | None) -> str:
+        end = f"; best {percent(best.value)} (trial {best.number})" if best is not None else ""
+        what = each.error if each.state == "failed" else percent(each.value)
+        return f"trial {each.number} of {self._wanted}: {each.state} {what}  {words(each.settings)}{end}"
+
+    def table(self) -> Table:
+        """All trials, or the last ones that fit the terminal; the best is in bold."""
+        from rosewood.experiments.tuning.study import place_of, under_way
+
+        trials, everything = tried(self._study), self._study.get_trials(deepcopy=False)
+        running = [
+            Tried(
+                place_of(trial.number, everything) + 1,
+                "running",
+                trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None,
+                None,
+                None,
+                trial.params,
+                "",
+            )
+            for trial in under_way(self._study)
+        ]
+        return trial_table([*trials, *running], f"{len(trials)} of {self._wanted} trials", self._room())
+
+    def _room(self) -> int:
+        return max(3, self._console.height - _LINES_AROUND)
+
+
+def trial_table(trials: Sequence[Tried], caption: str, room: int | None = None) -> Table:
+    """A row for each trial."""
+    best = best_of(trials)
+    paths = list(dict.fromkeys(path for each in trials for path in each.settings))
+    if any(each.guessing for each in trials):
+        caption = f"{caption}. {MEANING}"
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("trial", justify="right")
+    table.add_column("state")
+    for column in ("value", "clean", "robust"):
+        table.add_column(column, justify="right")
+    for path in paths:
+        table.add_column(escape(path.removeprefix("training.")), justify="right")
+    for each in trials if room is None else trials[-room:]:
+        figures = [percent(figure) for figure in (each.value, each.clean, each.robust)]
+        figures[1] = marked(figures[1], each.guessing)
+        values = [shown(each.settings.get(path)) for path in paths]
+        style = "bold" if best is not None and each.number == best.number else ""
+        table.add_row(
+            str(each.number), f"[{COLOURS[each.state]}]{each.state}[/]", *figures, *map(escape, values), style=style
+        )
+    return table
+
+
+def percent(value: float | None) -> str:
+    """An accuracy."""
+    return "" if value is None else f"{value:.1%}"
+
+
+def shown(value: Any) -> str:
+    """A setting, to four digits."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def words(settings: Any) -> str:
+    """Settings in a line."""
+    return " ".join(f"{path.removeprefix('training.')}={shown(value)}" for path, value in settings.items())

@@ -19,10 +19,8 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
-from rosewood.experiments.tuning.board import Board
-from rosewood.experiments.tuning.goal import Goal, held_out
-from rosewood.experiments.tuning.outcome import TASK, Tuning, save_outcome
-from rosewood.experiments.tuning.search import Space, space_of
+from rosewood.experiments.tuning.outcome import TASK, Board, Tuning, save_outcome
+from rosewood.experiments.tuning.search import Goal, Space, held_out, space_of
 from rosewood.models.identity import of_checkpoint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
@@ -165,8 +163,7 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
 
 def _work(study: Study, plan: Plan, space: Space, goal: Goal, output: Path, wanted: int, console: Console) -> None:
     """Trials until there are enough; the last ones of other workers are waited for, and taken over if they die."""
-    from rosewood.experiments.tuning.study import ended, release_the_dead, under_way
-    from rosewood.experiments.tuning.trial import Trials
+    from rosewood.experiments.tuning.study import Trials, ended, release_the_dead, under_way
 
     board = Board(study, wanted, console)
     objective = Trials(plan, space, goal, output, board.refresh)

@@ -12,8 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from rosewood.lab.geometry import Geometry
-from rosewood.lab.interpolation import Interpolation
-from rosewood.lab.landscape import Landscape, eigenvalue
+from rosewood.lab.landscape import Interpolation, Landscape, eigenvalue
 from rosewood.lab.probing import ProbedRun, Probing
 from rosewood.lab.tradeoff import Tradeoff, TradeoffPoint
 from rosewood.report.figures.style import SEQUENTIAL, TEXT, axis_title, colour, label, styled

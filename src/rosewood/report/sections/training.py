@@ -1,4 +1,4 @@
-"""Sections on training: what the selection let move, drift, inconsistency and logged curves."""
+"""Sections on training and its analyses: curves, what may move, drift, inconsistency, the loss landscape."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from rosewood.dynamics.drift import drift_table, read_drift
 from rosewood.dynamics.inconsistency import inconsistency_table, read_inconsistency
 from rosewood.dynamics.masks import kept_by_tensor, kept_shares, kept_table
 from rosewood.dynamics.record import SeenDrift, SeenInconsistency, SeenMasks
+from rosewood.lab.landscape import sharpness_table
 from rosewood.report.figures.dynamics import (
     drift_by_layer,
     drift_over_steps,
@@ -13,6 +14,7 @@ from rosewood.report.figures.dynamics import (
     mask_heatmap,
     training_curves,
 )
+from rosewood.report.figures.lab import contours_apart
 from rosewood.report.parts import Chart, Charts, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
@@ -82,3 +84,17 @@ def training_section(subject: Subject) -> Section | None:
         charts.append(Chart(training_curves(curves, name, places), words))
     lead = "Every loss term and whatever else was logged; of long trainings each point is a mean over many steps."
     return Section("Training", [Charts(charts, small=True)], lead) if charts else None
+
+
+@section(place=88)
+def landscape_section(subject: Subject) -> Section | None:
+    """Contour lines of each landscape that the report was given, and the figures of its sharpness."""
+    if not subject.landscapes:
+        return None
+    words = "Contour lines of the loss around the model, in two random directions a and b."
+    charts = [Chart(figure, words) for figure in contours_apart(subject.landscapes)]
+    lead = (
+        "The loss around each model in two random directions, at the same levels for all: where lines are dense, it is "
+        "steep. The model itself is in the centre."
+    )
+    return Section("Loss landscape", [Charts(charts, small=True), Table(sharpness_table(subject.landscapes))], lead)
