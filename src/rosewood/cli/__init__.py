@@ -1,4 +1,4 @@
-"""The command line, one file per command."""
+"""The command line: a file for each command, or for a few that belong together."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ def options(
     """Fine-tune language models so that they stay right when text is attacked, shifted or noisy."""
 
 
+def examples(*commands: str) -> str:
+    """The end of a command's help."""
+    return "\n\n".join([f"[bold]{'Examples' if len(commands) > 1 else 'Example'}[/]", *commands])
+
+
 @contextmanager
 def resumable(console: Console) -> Iterator[None]:
     """Ctrl-C ends a command whose work is kept with the command that goes on with it."""
@@ -72,11 +77,10 @@ def plain_warnings() -> Iterator[None]:
 
 
 def commands() -> typer.Typer:
-    """The whole command line: each file adds its command when it is imported."""
+    """The whole command line: each file adds its commands when it is imported."""
     from rosewood.cli import (  # noqa: F401
         attack,
         average,
-        card,
         certify,
         compare,
         demo,
@@ -84,17 +88,11 @@ def commands() -> typer.Typer:
         evaluate,
         explain,
         gate,
-        geometry,
-        interpolate,
-        landscape,
-        lexicons,
+        lab,
         listing,
         probe,
         report,
-        schema,
         serve,
-        table,
-        tradeoff,
         train,
         tune,
         wrap,

@@ -7,20 +7,16 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
-
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood average runs/rose --with-pretrained 0.5 --output runs/rose-wise
-
-  rosewood average runs/seed0 runs/seed1 runs/seed2 --output runs/soup
-
-  rosewood average ./my-checkpoint --pretrained bert-base-uncased --with-pretrained 0.5 --output my-wise
-"""
+from rosewood.cli import app, examples
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood average runs/rose --with-pretrained 0.5 --output runs/rose-wise",
+        "rosewood average runs/seed0 runs/seed1 runs/seed2 --output runs/soup",
+        "rosewood average ./my-checkpoint --pretrained bert-base-uncased --with-pretrained 0.5 --output my-wise",
+    )
+)
 def average(
     runs: list[Path] = typer.Argument(help="Finished runs, or checkpoint folders, of the same model and labels."),
     output: Path = typer.Option(..., "--output", "-o", help="The new run directory; of a checkpoint, its folder."),

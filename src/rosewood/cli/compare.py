@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import app, examples, resumable
 from rosewood.errors import ExperimentError, closest
 
 if TYPE_CHECKING:
     from rosewood.experiments.engines.local import CellEngine
 
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood compare experiments/reviews-small.yaml --plan
-
-  rosewood compare experiments/reviews-small.yaml --jobs 2
-
-  rosewood compare experiments/reviews-small.yaml --engine ray --ray-address auto --cpus 4
-
-  rosewood compare experiments/reviews-small.yaml --table
-"""
 RAY = "Ray"
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood compare experiments/reviews-small.yaml --plan",
+        "rosewood compare experiments/reviews-small.yaml --jobs 2",
+        "rosewood compare experiments/reviews-small.yaml --engine ray --ray-address auto --cpus 4",
+        "rosewood compare experiments/reviews-small.yaml --table",
+    )
+)
 def compare(
     file: Path = typer.Argument(help="The YAML file of an experiment."),
     output: Path | None = typer.Option(

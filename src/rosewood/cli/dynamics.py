@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -18,28 +17,14 @@ if TYPE_CHECKING:
 
     from rosewood.results.grid import Grid
 
-EXAMPLES = """
-[bold]Examples[/]
 
-  rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency --output runs/rose
-
-  rosewood dynamics runs/rose
-
-  rosewood dynamics runs/vanilla runs/rose --at 50 --at 100 --output figures --format json
-"""
-
-
-class FigureFormat(StrEnum):
-    """How figures are written."""
-
-    html = "html"
-    json = "json"
-    png = "png"
-    svg = "svg"
-    pdf = "pdf"
-
-
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency --output runs/rose",
+        "rosewood dynamics runs/rose",
+        "rosewood dynamics runs/vanilla runs/rose --at 50 --at 100 --output figures --format json",
+    )
+)
 def dynamics(
     runs: list[Path] = typer.Argument(help="Runs that were trained with --watch."),
     at: list[int] = typer.Option(
@@ -48,7 +33,9 @@ def dynamics(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where figures go.", show_default="RUN/figures, or figures for several runs"
     ),
-    format_: FigureFormat = typer.Option(FigureFormat.html, "--format", help="How to write the figures."),
+    format_: Literal["html", "json", "png", "svg", "pdf"] = typer.Option(
+        "html", "--format", help="How to write the figures."
+    ),
 ) -> None:
     """Show what runs recorded while they trained, as tables and figures.
 
@@ -69,7 +56,7 @@ def dynamics(
     for kind, show in (("drift", _drift), ("masks", _masks), ("inconsistency", _inconsistency)):
         watched = {name: run for name, run in names.items() if kind in seen[name]}
         if watched:
-            _print(show(watched, at), folder, format_.value, console)
+            _print(show(watched, at), folder, format_, console)
     console.print(f"Figures are in {folder}", highlight=False)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
@@ -20,22 +20,16 @@ if TYPE_CHECKING:
     from rosewood.data.tasks import Task
     from rosewood.results import Evaluation, TestFile
 
-EXAMPLES = """
-[bold]Examples[/]
 
-  rosewood evaluate runs/vanilla runs/rose
-
-  rosewood evaluate runs/vanilla runs/rose --suite sentiment
-
-  rosewood evaluate ./my-checkpoint --task sst2
-
-  rosewood evaluate runs/vanilla ./my-checkpoint --test-file mine.csv --label-column topic
-
-  rosewood evaluate org/model-on-the-hub --suite reviews --labels negative,positive
-"""
-
-
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood evaluate runs/vanilla runs/rose",
+        "rosewood evaluate runs/vanilla runs/rose --suite sentiment",
+        "rosewood evaluate ./my-checkpoint --task sst2",
+        "rosewood evaluate runs/vanilla ./my-checkpoint --test-file mine.csv --label-column topic",
+        "rosewood evaluate org/model-on-the-hub --suite reviews --labels negative,positive",
+    )
+)
 def evaluate(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names."),
     suite: str | None = typer.Option(

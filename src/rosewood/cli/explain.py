@@ -1,9 +1,10 @@
-"""rosewood explain: what exactly a recipe computes."""
+"""rosewood explain and schema: what exactly a recipe computes, and what files may say."""
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 import yaml
@@ -11,9 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from rosewood.recipe import Recipe
 
 
@@ -65,3 +68,28 @@ def _print(resolved: Recipe, console: Console) -> None:
 
 
 _SHOWN_ABOVE = ("name", "title", "summary", "citation", "deviations", "variants", "vanilla_when")
+
+
+FileKind = Literal["task", "suite", "experiment"]
+
+
+@app.command(
+    epilog=examples(
+        "rosewood schema task > task.schema.json, and as the first line of a task file:",
+        "# yaml-language-server: $schema=task.schema.json",
+    )
+)
+def schema(kind: FileKind = typer.Argument(help="Which kind of file.")) -> None:
+    """Print the JSON Schema of a kind of file, with which editors check and complete such files."""
+    print(schema_text(kind), end="")
+
+
+def schema_text(kind: FileKind) -> str:
+    """The JSON Schema of a kind of file, as `schemas/` has it."""
+    from rosewood.data.suites import Suite
+    from rosewood.data.tasks import Task
+    from rosewood.experiments.experiment import Experiment
+
+    models: dict[str, type[BaseModel]] = {"task": Task, "suite": Suite, "experiment": Experiment}
+    dialect: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | models[kind].model_json_schema(), indent=2, ensure_ascii=False) + "\n"

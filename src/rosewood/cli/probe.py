@@ -8,17 +8,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import app, examples, resumable
 
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood probe vanilla rose-ensemble --output runs/probe
-
-  rosewood probe vanilla rose-first --task probe-the --seeds 0..2 --epochs 5 --jobs 2 --output runs/probe-the
-
-  rosewood probe vanilla --task msgs-the --task msgs-length --data-dir MSGS --output runs/msgs
-"""
 _SEEDS = re.compile(r"\d{1,9}(\.\.\d{1,9})?")
 _MOST_SEEDS = 1000
 
@@ -36,7 +27,13 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood probe vanilla rose-ensemble --output runs/probe",
+        "rosewood probe vanilla rose-first --task probe-the --seeds 0..2 --epochs 5 --jobs 2 --output runs/probe-the",
+        "rosewood probe vanilla --task msgs-the --task msgs-length --data-dir MSGS --output runs/msgs",
+    )
+)
 def probe(
     recipes: list[str] = typer.Argument(help="Recipes of `rosewood list recipes`, NAME:VARIANT, or YAML files."),
     output: Path = typer.Option(..., "--output", "-o", help="Where runs, scores and figure go."),

@@ -1,27 +1,24 @@
-"""rosewood report: evaluated runs as one page."""
+"""rosewood report, table and card: evaluated runs as a page, as one table, and as a model card."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 from rosewood.errors import RunError
 
-EXAMPLES = """
-[bold]Examples[/]
 
-  rosewood report runs/vanilla runs/rose
-
-  rosewood report runs/* --baseline vanilla --suite sentiment --output report.html
-
-  rosewood report runs/vanilla runs/rose --landscape landscapes/sst2
-"""
-
-
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood report runs/vanilla runs/rose",
+        "rosewood report runs/* --baseline vanilla --suite sentiment --output report.html",
+        "rosewood report runs/vanilla runs/rose --landscape landscapes/sst2",
+    )
+)
 def report(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The file to write."),
@@ -53,3 +50,63 @@ def report(
     with console.status("drawing"):
         write_report([found], output, title)
     console.print(f"The report is in {output}", highlight=False, soft_wrap=True, markup=False)
+
+
+@app.command(
+    epilog=examples(
+        "rosewood table runs/vanilla-* runs/rose-* --baseline vanilla",
+        "rosewood table runs/* --baseline vanilla --format latex > table.tex",
+    )
+)
+def table(
+    runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
+    baseline: str | None = typer.Option(None, help="The recipe that the others are compared with."),
+    format_: Literal["terminal", "markdown", "latex"] = typer.Option(
+        "terminal", "--format", help="How to write the table."
+    ),
+) -> None:
+    """Print the evaluations of runs in one table: a row for each recipe, mean and deviation over its seeds.
+
+    With --baseline, differences are tested: over seeds, and on the same examples.
+    """
+    from rosewood.comparison.compare import compared
+    from rosewood.comparison.runs import load_runs
+    from rosewood.results.grid import FORMATS, Folded
+
+    grids = compared(load_runs(runs, suite), baseline)
+    if format_ == "terminal":
+        console = Console()
+        for grid in grids:
+            console.print(Folded(grid))
+    else:
+        print("\n\n".join(map(FORMATS[format_], grids)))
+
+
+@app.command(
+    epilog=examples(
+        "rosewood card runs/rose",
+        "rosewood card runs/rose --suite sentiment --output card.md",
+    )
+)
+def card(
+    run: Path = typer.Argument(help="A run that was evaluated."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The file to write.", show_default="RUN/model/README.md"
+    ),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if there is one."),
+) -> None:
+    """Write the card of a model for the Hugging Face Hub, with the figures of its evaluation and attacks.
+
+    The figures are also in the card's front matter, where the Hub reads them. Nothing is uploaded.
+    """
+    path = run / "model" / "README.md" if output is None else output
+    if path.exists() and not overwrite:
+        raise RunError(f"{path} exists, and may have been written by hand: add --overwrite, or choose another --output")
+    console = Console()
+    with console.status("reading the run"):
+        from rosewood.report.card import write_card
+
+        write_card(run, path, suite)
+    console.print(f"The card is in {path}", highlight=False, soft_wrap=True, markup=False)

@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 from rosewood.cli.evaluate import check_run, task_of
 
 if TYPE_CHECKING:
     from rosewood.lab.playground.app import Playground
 
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood serve runs/vanilla runs/rose
-
-  rosewood serve runs/vanilla runs/rose --port 8000
-
-  rosewood serve ./my-checkpoint --task sst2 --lexicon my-words.json
-"""
 HERE = ("127.0.0.1", "localhost", "::1")
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood serve runs/vanilla runs/rose",
+        "rosewood serve runs/vanilla runs/rose --port 8000",
+        "rosewood serve ./my-checkpoint --task sst2 --lexicon my-words.json",
+    )
+)
 def serve(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names, all of one task."),
     task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the runs'"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, examples
 from rosewood.cli.options import options_of_settings
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import RunError
@@ -17,28 +17,19 @@ from rosewood.errors import RunError
 if TYPE_CHECKING:
     from rosewood.data.tasks import Task
 
-EXAMPLES = """
-[bold]Examples[/]
 
-  rosewood train --recipe rose-ensemble --task reviews --output runs/rose
-
-  rosewood train --recipe rose-first --task sst2 --set selection.keep_quantile=0.7
-
-  rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic
-
-  rosewood train --recipe rose-second --train-file mine.csv --class-weights balanced
-
-  rosewood train --recipe rose-ensemble --task reviews --lora-rank 8
-
-  rosewood train --recipe rift --task sst2 --select-by pwws --early-stopping 3
-
-  rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency
-
-  rosewood train --output runs/rose --resume
-"""
-
-
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood train --recipe rose-ensemble --task reviews --output runs/rose",
+        "rosewood train --recipe rose-first --task sst2 --set selection.keep_quantile=0.7",
+        "rosewood train --recipe rose-second --train-file mine.csv --text-column text --label-column topic",
+        "rosewood train --recipe rose-second --train-file mine.csv --class-weights balanced",
+        "rosewood train --recipe rose-ensemble --task reviews --lora-rank 8",
+        "rosewood train --recipe rift --task sst2 --select-by pwws --early-stopping 3",
+        "rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency",
+        "rosewood train --output runs/rose --resume",
+    )
+)
 @options_of_settings()
 def train(
     context: typer.Context,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich import get_console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import app, examples, resumable
 from rosewood.cli.options import options_of_settings
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError
@@ -17,21 +17,17 @@ from rosewood.errors import ExperimentError
 if TYPE_CHECKING:
     from rosewood.data.tasks import Task
 
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood tune --recipe rose-first --task reviews --search learning_rate=1e-5..1e-3:log
-
-  rosewood tune --recipe rose-first --search selection.keep_quantile=0.3..0.9 --objective robust --attack typos
-
-  rosewood tune --recipe mixout --search anchors.0.probability=0.1,0.5,0.9 --objective mean --attack pwws
-
-  rosewood tune --search-file space.yaml --storage postgresql://me@host/studies --study rose
-"""
 OBJECTIVE = "Objective"
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood tune --recipe rose-first --task reviews --search learning_rate=1e-5..1e-3:log",
+        "rosewood tune --recipe rose-first --search selection.keep_quantile=0.3..0.9 --objective robust --attack typos",
+        "rosewood tune --recipe mixout --search anchors.0.probability=0.1,0.5,0.9 --objective mean --attack pwws",
+        "rosewood tune --search-file space.yaml --storage postgresql://me@host/studies --study rose",
+    )
+)
 @options_of_settings(without=("select_by", "select_examples", "validation_size"))
 def tune(
     recipe: str = typer.Option("vanilla", help="A recipe of `rosewood list recipes`, NAME:VARIANT, or a YAML file."),
