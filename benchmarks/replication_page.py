@@ -19,8 +19,8 @@ from joined_results import ADVERSARIAL, joined
 from page_tables import markdown, with_interval
 from scipy.stats import ttest_1samp
 
-from rosewood.comparison.compare import LEVEL
 from rosewood.comparison.methods import SUMMARIES
+from rosewood.comparison.paired import LEVEL
 from rosewood.comparison.statistics import holm
 from rosewood.comparison.table import percent
 from rosewood.experiments.cell import RESULT, Cell

@@ -28,7 +28,8 @@ from rosewood.comparison.statistics import mcnemar
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.evaluation.evaluate import evaluate
-from rosewood.models.open import load_classifier, resolve_model
+from rosewood.models.names import resolve_model
+from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
 from rosewood.results.durable import write_whole

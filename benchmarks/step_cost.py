@@ -27,7 +27,7 @@ from rich.table import Table
 from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
-from rosewood.models.open import resolve_model
+from rosewood.models.names import resolve_model
 from rosewood.models.pretrained_part import attach
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names

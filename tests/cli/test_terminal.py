@@ -20,7 +20,7 @@ from rosewood.cli import plain_warnings
 from rosewood.data import embedded
 from rosewood.data.suites import load_suite, suite_names
 from rosewood.data.tasks import load_task, task_names
-from rosewood.models.open import models
+from rosewood.models.names import models
 from rosewood.recipe import recipe_names
 from tiny_text import save_tiny_checkpoint
 

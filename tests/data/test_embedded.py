@@ -22,7 +22,7 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.splitting import text_keys
 from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError
-from rosewood.models.open import models, resolve_model
+from rosewood.models.names import models, resolve_model
 
 from .conftest import needs_minilm, needs_reviews
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from rosewood.data import embedded
 from rosewood.data.embedded import converted, embedded_model
 from rosewood.errors import AbsentError, DataError
-from rosewood.models.open import resolve_model
+from rosewood.models.names import resolve_model
 from tiny_text import save_tiny_checkpoint
 
 PARTS = 5

@@ -15,7 +15,7 @@ from rosewood.errors import RunError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.predict import checkpoint_fingerprint
 from rosewood.models.defended import forwards_of
-from rosewood.models.identity import of_model
+from rosewood.models.names import model_fingerprint
 from rosewood.models.open import load_classifier
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, sentences
@@ -46,7 +46,11 @@ def test_a_wrapped_model_comes_back_from_disk(kind: str, model: Model, tokenizer
     for rows in (ROWS, PAIRS):
         expected = logits(defended, defended.tokenizer, rows)
         np.testing.assert_allclose(logits(again, own, rows), expected, atol=1e-5)
-    assert of_model(again, own) == of_model(defended, defended.tokenizer) != of_model(model, tokenizer)
+    assert (
+        model_fingerprint(again, own)
+        == model_fingerprint(defended, defended.tokenizer)
+        != model_fingerprint(model, tokenizer)
+    )
     assert checkpoint_fingerprint(again, own) != checkpoint_fingerprint(model, tokenizer)
     assert not [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
     np.testing.assert_array_equal(  # the classifier inside is a checkpoint of its own

@@ -9,7 +9,7 @@ import pytest
 
 from reported_runs import attack_result, guess, write_run
 from rosewood.attacks.runner.store import save_outcome
-from rosewood.comparison.compare import paired_tests
+from rosewood.comparison.paired import paired_tests
 from rosewood.comparison.runs import by_method, load_runs
 from rosewood.comparison.statistics import mcnemar
 from rosewood.errors import RunError

@@ -168,7 +168,7 @@ def test_without_a_good_checkpoint_a_run_starts_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(run, "_save_outcome", interrupt)
+        patched.setattr(run, "save_outcome", interrupt)
         start_or_resume(settings, broken)
     for folder in checkpoints(broken / "checkpoints"):
         (folder / "optimizer.pt").write_bytes(b"") if problem == "damaged" else shutil.rmtree(folder)

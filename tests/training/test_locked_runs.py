@@ -51,7 +51,7 @@ def unfinished(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(run, "_save_outcome", interrupt)
+        patched.setattr(run, "save_outcome", interrupt)
         start_run(plan, folder)
     shutil.rmtree(folder / "checkpoints" / "checkpoint-8")
     return folder

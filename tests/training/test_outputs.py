@@ -25,7 +25,8 @@ from rosewood.config.settings import Lora
 from rosewood.data.loading import load_split, task_from_files
 from rosewood.errors import RunError
 from rosewood.evaluation.predict import predict
-from rosewood.models.open import load_classifier, load_pretrained, outline
+from rosewood.models.names import outline
+from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.models.scoring import label_columns
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics, RunInfo

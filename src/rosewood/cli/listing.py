@@ -197,7 +197,7 @@ def models() -> None:
 
 
 def _models() -> WideTable:
-    from rosewood.models.open import models as known
+    from rosewood.models.names import models as known
 
     header = ("name", "title", "million parameters", "from", "note")
     installs = [f"{name}: {model.install}" for name, model in known().items() if model.install]

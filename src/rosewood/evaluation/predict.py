@@ -20,8 +20,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from xxhash import xxh3_128
 
 from rosewood.models.features import HeadInputs, output_layer
-from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
+from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer
 
 Floats = NDArray[np.float32]
@@ -181,7 +181,7 @@ def checkpoint_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenize
     """A hash of everything that decides a prediction: weights, vocabulary, and the settings of both."""
     settings = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_")}
     settings.pop("transformers_version", None)
-    parts = [of_model(model, tokenizer), settings, _tokenizer_settings(tokenizer)]
+    parts = [model_fingerprint(model, tokenizer), settings, _tokenizer_settings(tokenizer)]
     return xxh3_128(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -27,7 +27,7 @@ from rosewood.experiments.experiment import (
     TaskChoice,
     problems_of,
 )
-from rosewood.models.identity import of_checkpoint
+from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.plan import LORA_RATE, RATES
 from rosewood.training.run import settled
@@ -82,7 +82,7 @@ class _Grid:
             self._check_moments(task, chosen, evaluation, f"tasks.{number}")
             made = [self._on_task(each, chosen, f"tasks.{number}.recipes") for each in usual if each is not None]
             for model in models:
-                identity = of_checkpoint(model)
+                identity = folder_fingerprint(model)
                 cells = [
                     cell
                     for choice in filter(None, made)
@@ -103,7 +103,7 @@ class _Grid:
             cell.model_copy(
                 update={
                     "settings": cell.settings | {"pretrained": name},
-                    "sources": cell.sources | {"pretrained": of_checkpoint(name)},
+                    "sources": cell.sources | {"pretrained": folder_fingerprint(name)},
                 }
             )
             for cell in cells

@@ -32,7 +32,8 @@ from rosewood.errors import AbsentError, RecipeError
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import Experiment
 from rosewood.experiments.status import CellStatus, duration
-from rosewood.models.open import keep_length, load_pretrained, models, resolve_model
+from rosewood.models.names import models, resolve_model
+from rosewood.models.open import keep_length, load_pretrained
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.training.trainer import RobustTrainer

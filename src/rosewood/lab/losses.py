@@ -19,8 +19,8 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.models.averaging import Weights
-from rosewood.models.identity import of_model
 from rosewood.models.modes import accelerated
+from rosewood.models.names import model_fingerprint
 from rosewood.models.open import load_pretrained, open_run, run_info
 from rosewood.models.scoring import label_columns, longest_text
 from rosewood.results import Count, ResultFile, RunInfo, installed_versions
@@ -74,7 +74,7 @@ class FixedLoss:
         self.model = model
         self.examples = len(data)
         self.data = fingerprint(data)
-        settings = [of_model(model, tokenizer), self.data, max_length, batch_size]
+        settings = [model_fingerprint(model, tokenizer), self.data, max_length, batch_size]
         self.fingerprint = fingerprint_of(settings)
         self._batches = list(_batches(model, tokenizer, data, max_length, batch_size))
 

@@ -17,7 +17,7 @@ from transformers import AutoModel
 from transformers.utils import logging
 
 from rosewood.errors import RunError
-from rosewood.models.open import resolve_model
+from rosewood.models.names import resolve_model
 from rosewood.results import Average, AveragedRun, RunInfo
 from rosewood.results.run import typed_command
 

@@ -17,7 +17,7 @@ from rosewood.comparison.table import half_width, percent
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.measure import MEASURED
-from rosewood.models.open import models
+from rosewood.models.names import models
 from rosewood.report.sections.attacks import attack_table
 from rosewood.report.subject import ReportedRun, Subject, subject
 from rosewood.report.verdict import right_on, verdict

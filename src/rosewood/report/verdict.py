@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rosewood.comparison.attacks import UNDER
-from rosewood.comparison.compare import LEVEL, judged_over_seeds, one_line, paired_tests
+from rosewood.comparison.compare import judged_over_seeds, one_line
 from rosewood.comparison.methods import figures_by_method, over_seeds, untested_over_seeds
+from rosewood.comparison.paired import LEVEL, paired_tests
 from rosewood.comparison.runs import told
 from rosewood.comparison.table import MEANS, percent
 from rosewood.report.figures.evaluation import role_accuracies

@@ -26,9 +26,10 @@ from rosewood.data.examples import tokenize
 from rosewood.dynamics import WATCHES
 from rosewood.dynamics.record import FOLDER
 from rosewood.errors import RunError
-from rosewood.models.open import encoder_weights, keep_length, load_pretrained
+from rosewood.models.names import encoder_weights
+from rosewood.models.open import keep_length, load_pretrained
 from rosewood.results.guessing import majority_share
-from rosewood.training.border import border, built_arguments, rehearse, unchecked
+from rosewood.training.argument_errors import built_arguments, naming_arguments, rehearse, unchecked
 from rosewood.training.callbacks import CHOOSES, RobustValidation, SaveAndStop, TrainingProgress
 from rosewood.training.health import WarnsOfGuessing, guessing_loss
 from rosewood.training.plan import Plan
@@ -86,7 +87,7 @@ def assembled(
         assert plan.pretrained is not None
         origin = encoder_weights(plan.pretrained, plan.trust_remote_code == plan.pretrained)
     given = plan.given_arguments()
-    make_trainer = border(unchecked(given))(RobustTrainer)
+    make_trainer = naming_arguments(unchecked(given))(RobustTrainer)
     trainer = make_trainer(
         model=model,
         pretrained=origin,

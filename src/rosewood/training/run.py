@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -25,31 +24,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import psutil
-import torch
 import yaml
 from datasets import Dataset
 from transformers import TrainerCallback
-from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import TrainOutput
 
 from rosewood.config.settings import RunSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
-from rosewood.models.adapters import readme
 from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
-from rosewood.results import Metrics, RunInfo
-from rosewood.results.durable import staged, staged_path, write_whole
+from rosewood.results import RunInfo
+from rosewood.results.durable import write_whole
 from rosewood.results.locks import LOCK, clear, held
 from rosewood.results.run import typed_command
 from rosewood.tensors.distributed import is_first
+from rosewood.training.argument_errors import SettingError, naming_arguments, unchecked
 from rosewood.training.assembly import assembled
-from rosewood.training.border import SettingError, border, unchecked
-from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted, SaveAndStop, TrainingProgress
-from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, explained, refuse_links
-from rosewood.training.health import MAJORITY, guesses
+from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgress
+from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, refuse_links
+from rosewood.training.outcome import peak_memory, save_outcome
 from rosewood.training.plan import DEFAULTS, Plan
 from rosewood.training.starting_model import in_order_of_outputs, origin_of
 from rosewood.training.substitution import Substitution
@@ -313,9 +308,9 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = F
     began = time.monotonic()
     status = "interrupted"
     try:
-        with border(unchecked(info.training_arguments), has_begun=lambda: _went_well(trainer)):
+        with naming_arguments(unchecked(info.training_arguments), has_begun=lambda: _went_well(trainer)):
             result = _resumed(trainer, output) if resume else trainer.train()
-        _save_outcome(trainer, result.metrics["train_loss"], output)
+        save_outcome(trainer, result.metrics["train_loss"], output)
         status = "finished"
     finally:
         for callback in trainer.callback_handler.callbacks:
@@ -323,7 +318,7 @@ def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = F
                 callback.close()
         seconds = (info.seconds or 0.0) + time.monotonic() - began
         info = info.model_copy(
-            update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": _peak_memory()}
+            update={"status": status, "seconds": round(seconds, 3), "peak_memory_bytes": peak_memory()}
         )
         # Without room for the status, an unfinished run keeps the old one, and its own error is the one to tell.
         with nullcontext() if status == "finished" else suppress(RunError):
@@ -349,62 +344,6 @@ def _resumed(trainer: RobustTrainer, output: Path) -> TrainOutput:
     if is_first():
         shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return trainer.train()
-
-
-def _save_outcome(trainer: RobustTrainer, train_loss: float, output: Path) -> None:
-    final = _last_evaluation(trainer)
-    metrics = Metrics(
-        steps=trainer.state.global_step,
-        epochs=trainer.state.epoch or 0.0,
-        train_loss=train_loss,
-        validation_accuracy=final.get("eval_accuracy"),
-        validation_loss=final.get("eval_loss"),
-        robust_validation_accuracy=final.get(METRIC),
-        attacked_validation_accuracy=final.get(ATTACKED),
-        validation_majority=final.get(MAJORITY),
-        at_guessing=guesses(final),
-    )
-    if is_first():
-        metrics.save(output / "metrics.json")
-    if hasattr(trainer.model, "merge_and_unload"):
-        _save_model(trainer, output, "adapter")
-        trainer.model = trainer.model.merge_and_unload()
-    _save_model(trainer, output, "model")
-
-
-def _save_model(trainer: RobustTrainer, output: Path, what: str) -> None:
-    place, size = output / what, trainer.model.get_memory_footprint
-    with (
-        explained(f"the {what}", place, size, output / "checkpoints"),
-        staged(place) if trainer.args.should_save else nullcontext(),
-    ):
-        trainer.save_model(str(staged_path(place)))
-        if trainer.args.should_save:  # an adapter does not keep the names of the labels by itself
-            trainer.model.config.save_pretrained(staged_path(place))
-            if hasattr(trainer.model, "peft_config"):
-                (staged_path(place) / "README.md").write_text(readme(trainer.model, trainer.recipe.name), "utf-8")
-            (staged_path(place) / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle; run.json says the same
-
-
-def _last_evaluation(trainer: RobustTrainer) -> dict[str, Any]:
-    """Validation of the weights that are kept: those of the last step, unless better ones were loaded since."""
-    if trainer.eval_dataset is None:
-        return {}
-    loaded = trainer.args.load_best_model_at_end and trainer.state.best_model_checkpoint is not None
-    kept = trainer.state.best_global_step if loaded else trainer.state.global_step
-    seen = [entry for entry in trainer.state.log_history if "eval_loss" in entry and entry["step"] == kept]
-    return seen[-1] if seen else trainer.evaluate()
-
-
-def _peak_memory() -> int:
-    """The most memory this process has held, in bytes, on the host and on the GPU."""
-    if sys.platform == "win32":
-        host = psutil.Process().memory_info().peak_wset
-    else:
-        import resource
-
-        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return host + (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0)
 
 
 __all__ = ["DEFAULTS", "Interrupted", "Plan", "check_run", "check_writable", "finish_run", "resume_run", "start_run"]

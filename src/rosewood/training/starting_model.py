@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PretrainedConfig
 
 from rosewood.errors import RosewoodError, RunError
-from rosewood.models.open import Outline, Shapes, encoder_shapes, resolve_model
+from rosewood.models.names import Outline, Shapes, encoder_shapes, resolve_model
 from rosewood.models.scoring import matching_columns, output_names, unnamed
 from rosewood.results import RunInfo
 from rosewood.training.plan import Plan

@@ -22,7 +22,7 @@ from transformers import Trainer, get_scheduler
 from rosewood.dynamics.record import Watch
 from rosewood.errors import RunError
 from rosewood.models.adapters import encoder
-from rosewood.models.open import encoder_weights
+from rosewood.models.names import encoder_weights
 from rosewood.models.predictions import Predictions
 from rosewood.models.pretrained_part import attach, detach, values_in
 from rosewood.protocol import Anchor, Batch, Call, Output, Position

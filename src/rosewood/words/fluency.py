@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.errors import DataError, RunError
-from rosewood.models.identity import of_model
-from rosewood.models.open import check_vocabulary, resolve_model, why_not_loaded
+from rosewood.models.names import model_fingerprint, resolve_model, why_not_loaded
+from rosewood.models.open import check_vocabulary
 from rosewood.words.text import Words
 
 
@@ -126,7 +126,7 @@ class CausalLM:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the model: fluency is comparable only where it is the same."""
-        return of_model(self._model, self._tokenizer)
+        return model_fingerprint(self._model, self._tokenizer)
 
     @torch.inference_mode()
     def surprise(self, texts: Sequence[str]) -> NDArray[np.float64]:

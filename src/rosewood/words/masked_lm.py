@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.errors import RunError
-from rosewood.models.identity import of_model
-from rosewood.models.open import check_vocabulary, resolve_model, why_not_loaded
+from rosewood.models.names import model_fingerprint, resolve_model, why_not_loaded
+from rosewood.models.open import check_vocabulary
 from rosewood.words.text import WORD, Words
 
 Choice = tuple[int, float]
@@ -74,7 +74,7 @@ class MaskedLM:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the model: attacks are comparable only where it is the same."""
-        return of_model(self.model, self.tokenizer)
+        return model_fingerprint(self.model, self.tokenizer)
 
     def fill(self, gaps: Sequence[tuple[str, str]], count: int) -> list[list[str]]:
         """The words that fit best between two parts of a text, best first, for each of the gaps."""
@@ -243,7 +243,7 @@ class SentenceEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the model: similarities are comparable only where it is the same."""
-        return of_model(self._model, self._tokenizer)
+        return model_fingerprint(self._model, self._tokenizer)
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> NDArray[np.floating[Any]]:

@@ -16,9 +16,8 @@ from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
-from rosewood.models import identity
-from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
+from rosewood.models.names import model_fingerprint, resource_fingerprint
 from rosewood.models.scoring import Scorer
 from rosewood.results import AttackedExample, AttackStatus, TestFile
 from rosewood.results.files import fingerprint_of
@@ -159,23 +158,23 @@ class Campaign:
             "attack": self.attack.name,
             "searches": SEARCHES,
             "settings": self.attack.settings(),
-            "lexicon": identity.of_resource(self.resources.lexicon),
-            "language_model": identity.of_resource(self.resources.language_model),
-            "encoder": identity.of_resource(self.resources.encoder),
+            "lexicon": resource_fingerprint(self.resources.lexicon),
+            "language_model": resource_fingerprint(self.resources.language_model),
+            "encoder": resource_fingerprint(self.resources.encoder),
             **self.settings.deciding(),
         }
         if self.resources.masked_lm:  # a key without a value would part attacks from what they were before it existed
-            facts["masked_lm"] = identity.of_resource(self.resources.masked_lm)
+            facts["masked_lm"] = resource_fingerprint(self.resources.masked_lm)
         if self.constraints:
             facts["constraints"] = {rule.name: asdict(rule) for rule in self.constraints}
-            facts["causal_lm"] = identity.of_resource(self.resources.causal_lm)
+            facts["causal_lm"] = resource_fingerprint(self.resources.causal_lm)
         return facts
 
     @cached_property
     def fingerprint(self) -> str:
         """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
-        model = of_model(self.model, self.tokenizer)
-        tagger = identity.of_resource(self.resources.tagger)
+        model = model_fingerprint(self.model, self.tokenizer)
+        tagger = resource_fingerprint(self.resources.tagger)
         return fingerprint_of([self.facts, tagger, model])
 
     def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:

@@ -24,8 +24,8 @@ from rosewood.defences.smoothed import USUAL, Smoothed, scored
 from rosewood.defences.smoothing.noise import Noise, generator, words_of
 from rosewood.errors import RunError
 from rosewood.models.defended import Defended, Material
-from rosewood.models.identity import of_model
 from rosewood.models.modes import evaluating
+from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer, text_length
 from rosewood.results.defence import Certificate, CertifiedExample
 from rosewood.results.journal import RowJournal
@@ -132,7 +132,7 @@ def certify(
         "task": task,
         "split": split,
     }
-    decides = [facts, rows, list(labels), lexicon and lexicon.fingerprint, of_model(model, tokenizer)]
+    decides = [facts, rows, list(labels), lexicon and lexicon.fingerprint, model_fingerprint(model, tokenizer)]
     fingerprint = sha256(json.dumps(decides).encode()).hexdigest()[:16]
     file = None if output is None else Path(output) / FILE
     if file is not None and file.exists():

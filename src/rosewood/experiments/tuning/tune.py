@@ -21,7 +21,7 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
 from rosewood.experiments.tuning.outcome import TASK, Board, Tuning, save_outcome
 from rosewood.experiments.tuning.search import Goal, Space, held_out, space_of
-from rosewood.models.identity import of_checkpoint
+from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
 from rosewood.tensors.distributed import together
@@ -150,7 +150,7 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
             goal.clean_weight,
             *(["on the same examples"] if goal.objective == "mean" else []),
         ],
-        "model": of_checkpoint(plan.model),
+        "model": folder_fingerprint(plan.model),
         "data": {name: source_identity(plan.task, name, plan.data_dir) for name in plan.task.splits},
         **lexicon_sources(plan.recipe, plan.select_by, plan.data_dir),
         **{name: value for name, value in settings.items() if name not in NOT_IN_STUDIES},

@@ -1,4 +1,4 @@
-"""The border to transformers: what it says against a training argument becomes our error, with the argument's name.
+"""Errors of transformers about a training argument, turned into ours, with the argument's name.
 
 Only the libraries' own refusals are translated. An error that our code raises, or that comes of how our code calls a
 library, is a defect of Rosewood and keeps its traceback.
@@ -48,9 +48,9 @@ def _is_fine_without(name: str, settings: Mapping[str, Any]) -> bool:
 def rehearse(trainer: RobustTrainer, given: Mapping[str, Any]) -> None:
     """Make the optimiser's class and a schedule as training will, to hear now what is wrong with their settings."""
     arguments = trainer.args
-    with border({name: value for name, value in given.items() if name.startswith("optim")}):
+    with naming_arguments({name: value for name, value in given.items() if name.startswith("optim")}):
         trainer.get_optimizer_cls_and_kwargs(arguments, trainer.model)
-    with border({name: value for name, value in given.items() if name.startswith("lr_scheduler")}):
+    with naming_arguments({name: value for name, value in given.items() if name.startswith("lr_scheduler")}):
         get_scheduler(
             arguments.lr_scheduler_type,
             torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3),
@@ -66,7 +66,7 @@ def unchecked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def border(given: Mapping[str, Any], has_begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def naming_arguments(given: Mapping[str, Any], has_begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn what transformers says against the given training arguments into an error that names them.
 
     Once training has begun well, only an error that itself names one of them counts.
