@@ -321,6 +321,20 @@ def test_what_rosewood_attack_has_kept_is_in_the_table_and_tested(tmp_path: Path
     )
 
 
+def test_a_noise_that_changes_no_token_costs_no_test(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / method, method) for method in ("vanilla", "rose")]
+    before = compared(load_runs(folders), "vanilla")[1]
+    for folder in folders:
+        _, pairs = compared(load_runs(folders), "vanilla")
+        assert len(pairs.rows) == len(before.rows), "one of them may read it"
+        found = Evaluation.load(folder / "evaluation.json")
+        sets = [each.model_copy(update={"unseen": each.name == "typos 0.1"}) for each in found.sets]
+        save_evaluation(found.model_copy(update={"sets": sets}), folder)
+    _, pairs = compared(load_runs(folders), "vanilla")
+    assert [row[2] for row in pairs.rows] == [row[2] for row in before.rows if row[2] != "typos 0.1"]
+    assert "Not tested: typos 0.1 (such noise changes nothing that these models read)." in pairs.caption
+
+
 def test_nothing_that_was_tested_is_all_that_is_said_without_a_baseline(tmp_path: Path) -> None:
     (table,) = compared(load_runs([write_run(tmp_path / "rose", "rose")]))
     assert "Not tested" not in table.caption

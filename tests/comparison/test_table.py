@@ -52,6 +52,17 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]]
 
 
+def test_the_caption_names_noises_that_change_no_token() -> None:
+    case = [AppliedNoise(kind="case", strength=strength, of="test") for strength in (0.1, 0.3)]
+    sets = [result(f"case {noise.strength}", "noise", 0.9).model_copy(update={"noise": noise}) for noise in case]
+    uncased = [each.model_copy(update={"unseen": True}) for each in sets]
+    clean = result("test", "clean", 0.9)
+    found = {"cased": evaluation([clean, *sets]), "mixed": evaluation([clean, sets[0], uncased[1]])}
+    assert "changes no token" not in text(found)
+    said = " ".join(text(found | {"uncased": evaluation([clean, *uncased])}).split())
+    assert "The noise case changes no token of uncased." in said
+
+
 def test_rows_columns_and_caption() -> None:
     imdb = MissingSet(name="imdb", role="shift", reason="no file")
     vanilla = evaluation([result("test", "clean", 0.9, ece=0.081), result("typos", "noise", 0.7)], [imdb])

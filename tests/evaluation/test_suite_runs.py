@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
+from tokenizers import normalizers
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.data.loading import load_split
@@ -33,6 +34,17 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def model(make_model: Make) -> BertForSequenceClassification:
     return make_model(tuple(LABELS))
+
+
+def test_a_noise_that_changes_no_token_is_marked(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> None:
+    def unseen() -> list[str]:
+        return [each.name for each in evaluate(model, tokenizer, tiny_suite(), folder).sets if each.unseen]
+
+    assert unseen() == ["case 0.2", "case 0.8"]
+    tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    assert unseen() == []
 
 
 def texts_seen(model: BertForSequenceClassification) -> list[tuple[int, ...]]:

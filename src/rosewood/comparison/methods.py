@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rosewood.comparison.attacks import UNDER, attacked, is_of_a_task
-from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, EvaluatedRun, Untested, shared_tasks
+from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, UNSEEN, EvaluatedRun, Untested, shared_tasks
 from rosewood.comparison.statistics import SHARE, glue_aggregates, holm, mean_and_deviation, seed_interval, welch
 from rosewood.comparison.table import MEANS, has_noise_curves
 from rosewood.results import Evaluation, Role
@@ -21,11 +21,13 @@ SUMMARIES = ("mean", "drop")
 
 
 class Figure(NamedTuple):
-    """A figure of one run, its 95 % interval if it is an accuracy, and whether the run is at guessing."""
+    """A figure of one run, its 95 % interval if it is an accuracy, and what speaks against a test of it."""
 
     value: float
     interval: tuple[float, float] | None = None
     guessing: bool = False
+    unseen: bool = False
+    """Of a noise that changes no token, so that it is the figure of the clean set again."""
 
 
 Figures = Mapping[str, Mapping[str, Mapping[int | None, Figure]]]
@@ -111,7 +113,7 @@ def _without_attacks(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     if evaluation.suite is None or is_of_a_task(evaluation):
         curves = has_noise_curves(evaluation)  # then their mean is shown
         sets = [each for each in evaluation.sets if not (curves and each.noise)]
-        yield from ((each.name, Figure(each.accuracy, each.interval, guessing)) for each in sets)
+        yield from ((each.name, Figure(each.accuracy, each.interval, guessing, each.unseen)) for each in sets)
         noise = next((each for each in evaluation.means if each.name == "noise"), None)
         if curves and noise is not None:
             yield noise.name, Figure(noise.value, noise.interval, guessing)
@@ -164,6 +166,8 @@ def why_untested(ours: Mapping[int | None, Figure], theirs: Mapping[int | None, 
     """Why figures of two methods have no test over seeds; empty if nothing speaks against one."""
     if any(each.guessing for side in (ours, theirs) for each in side.values()):
         return AT_GUESSING
+    if all(each.unseen for side in (ours, theirs) for each in side.values()):
+        return UNSEEN
     if min(len(ours), len(theirs)) < 2:
         return "it takes two seeds or more of both methods"
     constant = all(len({each.value for each in side.values()}) == 1 for side in (ours, theirs))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rosewood.comparison.attacks import Attacked, attacked
-from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, EvaluatedRun, Untested
+from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, UNSEEN, EvaluatedRun, Untested
 from rosewood.comparison.statistics import PairedBootstrap, holm, mcnemar, paired_bootstrap
 from rosewood.errors import RunError
 from rosewood.evaluation.files import correct_by_set
@@ -80,15 +80,20 @@ def paired_tests(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -
 
 
 def _on_sets(run: EvaluatedRun, other: EvaluatedRun) -> Iterator[tuple[str, Pair]]:
-    data = {each.name: each.data for each in other.evaluation.sets}
+    theirs = {each.name: each for each in other.evaluation.sets}
     sets = [each for each in run.evaluation.sets if each.role in ROLES]
     if not (run.predictions.exists() and other.predictions.exists()):
         yield from ((each.name, "predictions of single examples are not kept: rosewood evaluate RUN") for each in sets)
         return
     correct, before = _correct(run), _correct(other)
     for each in sets:
-        same = data.get(each.name) == each.data
-        yield each.name, (correct[each.name], before[each.name]) if same else "not on the same examples"
+        counterpart = theirs.get(each.name)
+        if counterpart is None or counterpart.data != each.data:
+            yield each.name, "not on the same examples"
+        elif each.unseen and counterpart.unseen:
+            yield each.name, UNSEEN
+        else:
+            yield each.name, (correct[each.name], before[each.name])
 
 
 def _under_attack(ours: Mapping[str, Attacked], theirs: Mapping[str, Attacked]) -> Iterator[tuple[str, Pair]]:

@@ -230,6 +230,7 @@ def _attack_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 NO_ATTACK = ("attacks", "none was made: rosewood attack RUN --attack pwws")
 AT_GUESSING = "one of the two is at guessing"
+UNSEEN = "such noise changes nothing that these models read"
 EVERYTHING = "everything"
 NAMED = 4
 """So many of the things that share a reason are named, the others counted."""

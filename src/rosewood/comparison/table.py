@@ -109,7 +109,7 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
         ],
         rows,
         f"{ACCURACY} {SEVERAL if several else ''}ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}"
-        f"{cut_after(evaluations)}",
+        f"{cut_after(evaluations)}{unseen_noises(evaluations)}",
     )
 
 
@@ -129,6 +129,17 @@ def cut_after(evaluations: Evaluations) -> str:
     if len(set(lengths.values())) == 1:
         return f" Texts are cut after {next(iter(lengths.values()))} tokens."
     return f" Texts are cut after so many tokens: {', '.join(f'{m} {n}' for m, n in lengths.items())}."
+
+
+def unseen_noises(evaluations: Evaluations) -> str:
+    """Which noises change nothing that a model reads, as sentences; empty if there are none."""
+    found: dict[str, list[str]] = {}
+    for model, evaluation in evaluations.items():
+        seen = {each.noise.kind for each in evaluation.sets if each.noise and not each.unseen}
+        for kind in dict.fromkeys(each.noise.kind for each in evaluation.sets if each.noise and each.unseen):
+            if kind not in seen:
+                found.setdefault(kind.replace("_", " "), []).append(model)
+    return "".join(f" The noise {kind} changes no token of {', '.join(models)}." for kind, models in found.items())
 
 
 def _summary(evaluations: Evaluations, suite: str) -> Grid:
@@ -194,6 +205,7 @@ def _noise(evaluations: Evaluations) -> Grid:
     header = ["noise", "model", "0", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
     sets = ", ".join(sorted({noise.of for noise in noises}))
     caption = f"{ACCURACY} On {sets} by the strength of the noise; 0: all of it, without noise. {WORST_WITH_SIGN}"
+    caption += unseen_noises(evaluations)
     return Grid("Noise", header, rows, caption, texts=2)
 
 

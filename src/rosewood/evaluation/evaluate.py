@@ -22,7 +22,7 @@ from rosewood.evaluation.measure import Measured, means, measure, measure_severa
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, load_sets, plan_of_suite, plan_of_task, reference_texts
 from rosewood.models.defended import Defended, forwards_of
-from rosewood.models.scoring import check_loaded, label_columns, longest_text, text_length, unnamed
+from rosewood.models.scoring import check_loaded, label_columns, longest_text, reads_alike, text_length, unnamed
 from rosewood.results import Evaluation, MissingSet, TestFile
 from rosewood.results.locks import held
 
@@ -130,6 +130,8 @@ def evaluate(
             measured.append(measure_several(each, logits, frequency, seed))
         else:
             measured.append(measure(each, logits, plan, frequency, seed))
+    if not isinstance(model, Defended):  # a defence may read more of a text than its tokens
+        measured = [_marked(found, each, tokenizer) for found, each in zip(measured, labelled, strict=True)]
     results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
     evaluation = Evaluation(
         model=model.name_or_path or type(model).__name__,
@@ -156,6 +158,13 @@ def evaluate(
             _write_predictions(path, plan, labelled, measured, loaded, answers, columns)
             save_evaluation(evaluation, Path(output))
     return evaluation
+
+
+def _marked(found: Measured, loaded: LoadedSet, tokenizer: PreTrainedTokenizerBase) -> Measured:
+    """The figures of a set; those of a noise that changes no token say so."""
+    if loaded.noiseless is None or not reads_alike(tokenizer, loaded.noiseless, loaded.rows, loaded.max_length):
+        return found
+    return found._replace(result=found.result.model_copy(update={"unseen": True}))
 
 
 def _plan(

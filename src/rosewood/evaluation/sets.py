@@ -163,6 +163,8 @@ class LoadedSet:
     source: str
     fingerprint: str
     max_length: int
+    noiseless: Sequence[Row] | None = None
+    """The texts before the noise, where there is one."""
 
     @cached_property
     def questions(self) -> list[TextQuery]:
@@ -185,21 +187,23 @@ def load_sets(
     A set that is not available is listed as missing; data that are there and cannot be used are an error.
     """
     loaded, missing, seen = [], [], set[str]()
-    noiseless: dict[tuple[str, int | None], Dataset] = {}  # loaded once for all kinds and strengths of noise
+    sources: dict[tuple[str, int | None], Dataset] = {}  # loaded once for all kinds and strengths of noise
     for planned in plan.sets:
         try:
             if planned.noise is None:
-                dataset = load_planned(planned, data_dir, size, seed, plan.multi_label)
+                dataset, noiseless = load_planned(planned, data_dir, size, seed, plan.multi_label), None
             else:
                 key = (planned.noise.of, planned.sample)
-                noiseless[key] = noiseless.get(key) or load_planned(planned, data_dir, size, seed, plan.multi_label)
-                dataset = _with_noise(noiseless[key], planned, planned.noise, seed)
+                sources[key] = sources.get(key) or load_planned(planned, data_dir, size, seed, plan.multi_label)
+                noiseless = sources[key]
+                dataset = _with_noise(noiseless, planned, planned.noise, seed)
         except AbsentError as error:
             missing.append(MissingSet(name=planned.name, role=planned.role, reason=str(error), counted=planned.counted))
             continue
         seen.update(dataset.column_names)
         length = max_length or min(planned.max_length or plan.max_length, longest)
-        loaded.append(_loaded(planned, dataset, _origin(planned, data_dir), groups, length))
+        found = _loaded(planned, dataset, _origin(planned, data_dir), groups, length)
+        loaded.append(found if noiseless is None else replace(found, noiseless=_rows(planned, noiseless)))
     unknown = [name for name in groups if loaded and name not in seen]
     if unknown:
         raise DataError(f"no set has a column {unknown[0]!r} to group by: {closest(unknown[0], sorted(seen))}")
@@ -243,13 +247,18 @@ def _loaded(planned: PlannedSet, dataset: Dataset, source: str, groups: Sequence
     columns = [name for name in dict.fromkeys([*planned.groups, *groups]) if name in dataset.column_names]
     return LoadedSet(
         planned=planned,
-        rows=list(zip(*(dataset[field][:] for field in planned.task.text), strict=True)),
+        rows=_rows(planned, dataset),
         labels=dataset["label"][:],
         columns={name: dataset[name][:] for name in columns},
         source=source,
         fingerprint=fingerprint(dataset),
         max_length=max_length,
     )
+
+
+def _rows(planned: PlannedSet, dataset: Dataset) -> list[Row]:
+    assert planned.task is not None
+    return list(zip(*(dataset[field][:] for field in planned.task.text), strict=True))
 
 
 TYPO_RATE = 0.3

@@ -111,6 +111,19 @@ def check_loaded(model: object, tokenizer: object) -> None:
             )
 
 
+def reads_alike(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[Row], others: Sequence[Row], max_length: int
+) -> bool:
+    """Whether each text and its counterpart have the same tokens, as "good" and "GOOD" have for an uncased tokenizer."""
+    different = [pair for pair in zip(texts, others, strict=True) if pair[0] != pair[1]]
+    for start in range(0, len(different), _CHUNK):
+        both = zip(*different[start : start + _CHUNK], strict=True)
+        ids = [tokenizer(*map(list, zip(*side, strict=True)), truncation=True, max_length=max_length) for side in both]
+        if ids[0]["input_ids"] != ids[1]["input_ids"]:
+            return False
+    return True
+
+
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The most tokens that a model can read: all its positions, whatever length it was trained with."""
     return max(tokenizer.model_max_length, _positions(model))

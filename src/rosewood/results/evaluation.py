@@ -76,6 +76,7 @@ class SetResult(ResultPart):
     micro_f1: Share | None = None  # of all labels together; where a text may have several
     confusion: list[list[Count]] = []  # a row for each label, a column for each prediction; where a text has one label
     noise: AppliedNoise | None = None
+    unseen: bool = False  # the noise changes no token: an uncased model reads nothing of capitals
     counted: bool = True  # in the averages of the suite
     source: str = ""
     data: str = ""  # fingerprint of texts and labels
