@@ -45,7 +45,7 @@ def test_train_and_evaluate_leave_a_complete_run(
     printed = rosewood(
         *training(films, checkpoint, run, "--recipe", "rose-ensemble", "--epochs", "2", "--batch-size", "16")
     )
-    assert f"Next: rosewood evaluate {run}" in printed
+    assert f"Next: rosewood evaluate {run}\n" in printed
     assert "(largest class: 50.0%)" in printed
     assert {path.name for path in run.iterdir()} == {
         *("model", "recipe.yaml", "task.yaml", "run.json", "metrics.json", "history.jsonl")
@@ -189,6 +189,6 @@ def test_without_a_test_file_the_validation_data_is_evaluated(
 ) -> None:
     run = tmp_path / "run"
     words = ("train", "--model", checkpoint, "--train-file", films, "--output", run, "--epochs", "0.1")
-    rosewood(*words, "--max-length", "16")
+    assert f"Next: rosewood evaluate {run} --test-file FILE\n" in rosewood(*words, "--max-length", "16")
     assert "validation" in rosewood("evaluate", run)
     assert "there is no run or checkpoint" in rosewood("evaluate", run, tmp_path / "none", code=1)

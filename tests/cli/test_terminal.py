@@ -134,8 +134,28 @@ LISTS = ("recipes", "attacks", "tasks", "suites", "models")
     "words", [("--help",), ("train", "--help"), ("explain", "rift"), *(("list", what) for what in LISTS)]
 )
 def test_what_only_prints_is_quick(words: tuple[str, ...]) -> None:
-    """In seconds of the processor, which other programs beside it do not change much."""
+    quick(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "--recipe", "rose-secnd"), "did you mean rose-second"),
+        (("train", "--set", "selection.keep=1"), "selection.keep"),
+        (("train", "--task", "sst3"), "did you mean sst2"),
+        (("tune", "--recipe", "vanila"), "did you mean vanilla"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_typing_is_said_quickly(words: tuple[str, ...], said: str) -> None:
+    assert said in quick(*words, code=1)
+
+
+def quick(*words: str, code: int = 0) -> str:
+    """What a command prints within two seconds of the processor, which other programs beside it do not change much."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == code, done.stdout
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+    return done.stdout

@@ -7,7 +7,7 @@ Components are then imported, built and asked, but cannot compute.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from rosewood.config.registry import extensions
+from rosewood.errors import RosewoodError
 
 LIBRARIES = ("torch", "transformers", "datasets", "accelerate", "peft", "scipy", "sklearn")
 
@@ -86,3 +87,19 @@ def _forget(name: str) -> None:
     del sys.modules[name]
     package, _, own = name.rpartition(".")
     vars(sys.modules.get(package, ModuleType(package))).pop(own, None)
+
+
+def check_recipe(name: str, overrides: Mapping[str, Any]) -> None:
+    """Refuse a recipe that is not there, or that has wrong settings, before the libraries are imported.
+
+    A component from elsewhere may need them to be built. It is then checked when they are there.
+    """
+    with stand_ins():
+        from rosewood.recipe import load_recipe
+
+        try:
+            load_recipe(name, overrides, check_training=False)
+        except RosewoodError:
+            raise
+        except Exception:
+            return

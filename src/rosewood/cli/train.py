@@ -11,6 +11,7 @@ from rich.console import Console
 
 from rosewood.cli import app, examples
 from rosewood.cli.options import options_of_settings
+from rosewood.cli.stand_ins import check_recipe
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import RunError
 
@@ -69,9 +70,7 @@ def train(
     Any other training argument of transformers is a setting too: --set training.bf16=true.
     """
     from rosewood.config.strict_yaml import parse_overrides
-    from rosewood.recipe import load_recipe
-    from rosewood.tensors.distributed import is_first
-    from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run
+    from rosewood.data.tasks import load_task
 
     if resume:
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -86,6 +85,14 @@ def train(
             )
     if "watch_every" in settings.model_fields_set and not settings.watch:
         raise RunError("--watch-every says how often, not what: add --watch drift, masks or inconsistency")
+    if not resume:  # a name that is not there is said before torch is imported, which takes seconds
+        check_recipe(recipe or "vanilla", parse_overrides(assignments))
+        if task is not None:
+            load_task(task)
+    from rosewood.recipe import load_recipe
+    from rosewood.tensors.distributed import is_first
+    from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run
+
     console = Console(quiet=not is_first())
     try:
         if resume and output is not None:
@@ -139,6 +146,7 @@ def _task(name: str | None, files: dict[str, Path | None], text_columns: list[st
 
 def report(output: Path, seconds: float, console: Console) -> None:
     """Say how a run ended and what to do next."""
+    from rosewood.data.tasks import load_task
     from rosewood.results import Metrics
 
     metrics = Metrics.load(output / "metrics.json")
@@ -155,4 +163,5 @@ def report(output: Path, seconds: float, console: Console) -> None:
             "Change the learning rate or train for longer before you compare it.",
             highlight=False,
         )
-    console.print(f"Next: rosewood evaluate {output}", highlight=False)
+    own = "" if "test" in load_task(output / "task.yaml").splits else " --test-file FILE"
+    console.print(f"Next: rosewood evaluate {output}{own}", highlight=False)

@@ -11,6 +11,7 @@ from rich import get_console
 
 from rosewood.cli import app, examples, resumable
 from rosewood.cli.options import options_of_settings
+from rosewood.cli.stand_ins import check_recipe
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError
 
@@ -83,6 +84,8 @@ def tune(
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]
     from rosewood.config.strict_yaml import parse_overrides
+
+    check_recipe(recipe, parse_overrides(assignments))
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
     from rosewood.recipe import load_recipe

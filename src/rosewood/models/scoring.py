@@ -114,7 +114,7 @@ def check_loaded(model: object, tokenizer: object) -> None:
 def reads_alike(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[Row], others: Sequence[Row], max_length: int
 ) -> bool:
-    """Whether each text and its counterpart have the same tokens, as "good" and "GOOD" have for an uncased tokenizer."""
+    """Whether each text and its counterpart have the same tokens, as "good" and "GOOD" if the tokenizer is uncased."""
     different = [pair for pair in zip(texts, others, strict=True) if pair[0] != pair[1]]
     for start in range(0, len(different), _CHUNK):
         both = zip(*different[start : start + _CHUNK], strict=True)
