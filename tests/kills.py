@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from patience import wait_until
 from rosewood.results.durable import UNFINISHED
 from rosewood.training.checkpoint import checkpoints
 
 Moment = Literal["training", "writing"]
-PATIENCE = 120.0
 
 
 class Training(NamedTuple):
@@ -39,9 +39,9 @@ def kill_again_and_again(start: Callable[[], Training], run: Path, moments: list
 def _killed(training: Training, folder: Path, moment: Moment, chance: random.Random) -> bool:
     """SIGKILL it some time after it has saved something new, or while it saves; whether that came in time."""
     wanted = _newest(folder) + chance.randint(1, 4)
-    _wait(lambda: _newest(folder) > wanted or not training.is_alive())
+    wait_until(lambda: _newest(folder) > wanted or not training.is_alive(), pause=0.0005)
     if moment == "writing":
-        _wait(lambda: (folder / UNFINISHED).exists() or not training.is_alive())
+        wait_until(lambda: (folder / UNFINISHED).exists() or not training.is_alive(), pause=0.0005)
         time.sleep(chance.uniform(0, 0.005))
     else:
         time.sleep(chance.uniform(0, 0.05))
@@ -52,10 +52,3 @@ def _killed(training: Training, folder: Path, moment: Moment, chance: random.Ran
 
 def _newest(folder: Path) -> int:
     return max((int(path.name.rpartition("-")[2]) for path in checkpoints(folder)), default=0)
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.0005)

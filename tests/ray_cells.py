@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,24 @@ def workers_on(folder: Path) -> list[psutil.Process]:
     return [each for each in found if str(folder) in (each.info["cmdline"] or []) and "-m" in each.info["cmdline"]]
 
 
-def once_it_trains(folder: Path, interfere: Callable[[psutil.Process], bool]) -> threading.Thread:
-    """Call `interfere` with the worker, as soon as it has a checkpoint, until it has been done."""
+@contextmanager
+def once_they_train(interferences: Mapping[Path, Callable[[psutil.Process], None]]) -> Iterator[None]:
+    """Meanwhile, interfere with the worker of each folder as soon as it has a checkpoint."""
+    over = threading.Event()
 
     def watch() -> None:
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            running = workers_on(folder)
-            if running and list(folder.glob("run/checkpoints/checkpoint-*")) and interfere(running[0]):
-                return
-            time.sleep(0.005)
+        todo = dict(interferences)
+        while todo and not over.wait(0.005):
+            for folder, interfere in list(todo.items()):
+                running = workers_on(folder) if list(folder.glob("run/checkpoints/checkpoint-*")) else []
+                if running:
+                    interfere(running[0])
+                    del todo[folder]
 
     thread = threading.Thread(target=watch)
     thread.start()
-    return thread
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

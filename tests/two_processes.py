@@ -9,13 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch import distributed
 
 from launcher import child
+from patience import wait_until
 
-PATIENCE = 300
+
+def asked_for(request: pytest.FixtureRequest, parameter: str) -> list[str]:
+    """The values of a parameter for which tests of the fixture's module were chosen."""
+    chosen = [item for item in request.session.items if item.path == request.path]
+    return list(dict.fromkeys(str(item.callspec.params[parameter]) for item in chosen))  # type: ignore[attr-defined]
 
 
 def in_two_processes(function: Callable[..., Any], folder: Path, *args: Any) -> list[Any]:
@@ -24,13 +30,16 @@ def in_two_processes(function: Callable[..., Any], folder: Path, *args: Any) -> 
     workers = [child(_work, function, rank, port, folder, args) for rank in range(2)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join(PATIENCE)
-    for rank, worker in enumerate(workers):
-        if worker.is_alive():
-            worker.kill()
+    try:
+        wait_until(lambda: any(each.exitcode for each in workers) or not any(each.is_alive() for each in workers))
+    finally:
+        for worker in workers:
+            worker.kill()  # one that waits for an answer of the other
+            worker.join()
+    for rank in range(2):
         trouble = folder / f"{rank}.txt"
-        assert worker.exitcode == 0, trouble.read_text() if trouble.exists() else f"rank {rank}: {worker.exitcode}"
+        assert not trouble.exists(), trouble.read_text()
+    assert [worker.exitcode for worker in workers] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 

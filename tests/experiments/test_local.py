@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from patience import wait_until
 from rosewood.errors import ExperimentError
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines import local
@@ -52,10 +52,7 @@ def tables(output: Path) -> list[bytes]:
 
 
 def wait_for(*paths: Path) -> None:
-    deadline = time.monotonic() + 300
-    while not any(path.exists() for path in paths):
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
+    wait_until(lambda: any(path.exists() for path in paths))
 
 
 def test_a_process_that_could_not_say_why_it_ended_is_lost() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from ray_cells import TRAINING, once_it_trains, tables
+from ray_cells import TRAINING, once_they_train, tables
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.engines.ray import RayEngine
@@ -38,16 +37,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.shutdown()
 
 
-def take_away_once_it_trains(cluster: Any, folders: list[Path]) -> list[threading.Thread]:
-    """The second node ends as soon as a cell on it has a checkpoint; a cell on the first is left alone."""
+def taking_away(cluster: Any) -> Callable[[psutil.Process], None]:
+    """The second node ends if the worker is on it; a worker on the first is left alone."""
     second = cluster.second.all_processes["raylet"][0].process.pid
 
-    def take_away(worker: psutil.Process) -> bool:
+    def take_away(worker: psutil.Process) -> None:
         if second in [parent.pid for parent in worker.parents()]:
             cluster.remove_node(cluster.second, allow_graceful=False)
-        return True
 
-    return [once_it_trains(folder, take_away) for folder in folders]
+    return take_away
 
 
 @pytest.mark.slow
@@ -56,10 +54,8 @@ def test_a_cell_of_a_lost_node_goes_on_at_another(cluster: Any, tmp_path: Path) 
     experiment = tiny_experiment(tmp_path, recipes=["vanilla"], attacks=[], training=TRAINING)
     folders = [tmp_path / "ray" / cell.name for cell in cells_of(experiment, data)]
     compare(experiment, tmp_path / "local", data, LocalEngine(2), QUIET)
-    thieves = take_away_once_it_trains(cluster, folders)
-    found = compare(experiment, tmp_path / "ray", data, RayEngine(address=cluster.address), QUIET)
-    for thief in thieves:
-        thief.join()
+    with once_they_train(dict.fromkeys(folders, taking_away(cluster))):
+        found = compare(experiment, tmp_path / "ray", data, RayEngine(address=cluster.address), QUIET)
     assert {cell.state for cell in found.cells} == {"finished"}
     assert sum("its Ray task was lost" in (folder / "log.txt").read_text() for folder in folders) == 1
     assert tables(tmp_path / "ray") == tables(tmp_path / "local")

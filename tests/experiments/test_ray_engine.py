@@ -16,7 +16,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from ray_cells import TRAINING, once_it_trains, tables, workers_on
+from ray_cells import TRAINING, once_they_train, tables, workers_on
 from rosewood.errors import ExperimentError
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines import ray
@@ -133,14 +133,9 @@ def predictions(output: Path) -> dict[str, bytes]:
     return {str(file.relative_to(output)): file.read_bytes() for file in output.glob("*/run/predictions*.parquet")}
 
 
-def kill_once_it_trains(folder: Path, whom: str) -> threading.Thread:
-    """SIGKILL for the worker, or for the Ray task that supervises it, as soon as there is a checkpoint."""
-
-    def kill(worker: psutil.Process) -> bool:
-        (worker if whom == "worker" else worker.parent()).kill()  # type: ignore[union-attr]
-        return True
-
-    return once_it_trains(folder, kill)
+def kill_task(worker: psutil.Process) -> None:
+    """SIGKILL for the Ray task that supervises a worker."""
+    worker.parent().kill()  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -151,13 +146,9 @@ def test_figures_are_those_of_local_processes_also_after_kills(cluster: Any, tmp
         patch.setenv("OMP_NUM_THREADS", "1")
         compare(experiment, tmp_path / "local", data, LocalEngine(2), QUIET)
         cells = [cell.name for cell in cells_of(experiment, data) if cell.label == "vanilla"]
-        killers = [
-            kill_once_it_trains(tmp_path / "ray" / name, whom)
-            for name, whom in zip(cells, ("worker", "task"), strict=True)
-        ]
-        found = compare(experiment, tmp_path / "ray", data, RayEngine(), QUIET)
-    for killer in killers:
-        killer.join()
+        folders = [tmp_path / "ray" / name for name in cells]
+        with once_they_train(dict(zip(folders, (psutil.Process.kill, kill_task), strict=True))):
+            found = compare(experiment, tmp_path / "ray", data, RayEngine(), QUIET)
     assert [cell.state for cell in found.cells] == ["finished", "finished", "failed", "failed"]
     assert tables(tmp_path / "ray") == tables(tmp_path / "local")
     assert predictions(tmp_path / "ray") == predictions(tmp_path / "local")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,12 @@ def _with_settings(name: str) -> dict[str, Any]:
     return {"name": name} | SETTINGS.get(name, {})
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, torch.Tensor]]:
+    """The weights after training with one component or none, each computed once for all of its pairs."""
+    return cache(lambda **parts: outcome(tmp_path_factory.mktemp("alone"), **parts))
+
+
 def outcome(directory: Path, **parts: str) -> dict[str, torch.Tensor]:
     model = tiny_bert()
     trained(recipe_of(**parts), directory, model=model, data=TinyData(16), max_steps=3)
@@ -88,7 +96,7 @@ def outcome(directory: Path, **parts: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("one", "first", "other", "second"), pairs(), ids=lambda value: value)
 def test_every_pair_trains_and_matters_or_is_refused(
-    one: str, first: str, other: str, second: str, tmp_path: Path
+    one: str, first: str, other: str, second: str, tmp_path: Path, alone: Callable[..., dict[str, torch.Tensor]]
 ) -> None:
     if (first, second) in REFUSED:
         with pytest.raises(RecipeError) as refusal:
@@ -103,7 +111,7 @@ def test_every_pair_trains_and_matters_or_is_refused(
     # An objective and a perturbation need each other: without one of them, neither is left.
     needed = (one, other) == ("objective", "perturbation")
     for kept, name, gone in ((one, first, second), (other, second, first)):
-        without = outcome(tmp_path, **({} if needed else {kept: name}))
+        without = alone(**({} if needed else {kept: name}))
         assert any(differing(both, without)), f"{gone} does nothing beside {name}"
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from rosewood.recipe import recipe_names
+from every_recipe import every_recipe
 from tiny import Recording, TinyData, differing, tiny_bert, trained, weights
 
 
@@ -20,7 +20,7 @@ def run(name: str, directory: Path, **settings: Any) -> tuple[Recording, int]:
     return trained(name, directory, model=model, data=TinyData(16), max_steps=3, **settings), len(calls)
 
 
-@pytest.mark.parametrize("name", [*recipe_names(), "advweight:sam"])
+@pytest.mark.parametrize("name", every_recipe("advweight:sam"))
 def test_checkpointing_gives_the_same_weights(name: str, tmp_path: Path) -> None:
     plain, once = run(name, tmp_path)
     saving, again = run(name, tmp_path, gradient_checkpointing=True)

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from every_recipe import every_recipe
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import load_recipe
 from rosewood.tensors.shards import whole
 from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, tiny_bert, trained
 from tiny_lora import tiny_lora
-from two_processes import in_two_processes
+from two_processes import asked_for, in_two_processes
 from uncached import uncached
 
 STEPS = 4  # three an epoch
@@ -33,7 +34,7 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
 ACCUMULATED = ["r-drop+rose-ensemble", "roast"]
 ADAPTED = ["rose-ensemble", "wconsol", "mixout"]
 CASES = [
-    *recipe_names(),
+    *every_recipe(),
     *MORE,
     *(f"{name} in two parts" for name in ACCUMULATED),
     *(f"{name} on LoRA" for name in ADAPTED),
@@ -64,15 +65,15 @@ def facts(run: Recording) -> dict[str, Any]:
     }
 
 
-def all_cases(rank: int, folder: Path) -> dict[str, Any]:
+def together(rank: int, folder: Path, cases: list[str]) -> dict[str, Any]:
     allow_fsdp_on_cpu()
-    return {case: facts(run(case, folder / f"out{rank}", batch=4, **SHARDED)) for case in CASES}
+    return {case: facts(run(case, folder / f"out{rank}", batch=4, **SHARDED)) for case in cases}
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("together")
-    return in_two_processes(all_cases, folder, folder)
+    return in_two_processes(together, folder, folder, asked_for(request, "case"))
 
 
 @pytest.mark.parametrize("case", CASES)

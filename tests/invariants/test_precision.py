@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from every_recipe import every_recipe
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from loss_scaling import Flushed, overflow_in, scale_loss
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import load_recipe
 from rosewood.tensors.divergence import forward_kl, midpoint_kl, symmetric_kl
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 from uncached import uncached
@@ -51,7 +52,7 @@ def train_keyed(trainer: Recording) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Seems like `optimizer.step")
-@pytest.mark.parametrize("name", [*recipe_names(), "advweight:sam"])
+@pytest.mark.parametrize("name", every_recipe("advweight:sam"))
 def test_the_loss_scale_changes_nothing_and_a_skipped_step_leaves_no_trace(name: str, tmp_path: Path) -> None:
     idle, scaled = (keyed_trainer(cls, name, tmp_path / cls.__name__) for cls in (Idle, Recording))
     scale_loss(scaled)
@@ -137,14 +138,14 @@ def half_trainer(cls: type[Recording], name: Any, directory: Path, **settings: A
     )
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_every_recipe_trains_in_fp16(name: str, tmp_path: Path) -> None:
     trainer = half_trainer(Half, name, tmp_path)
     trainer.train()
     assert_sound(trainer, steps=4)
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_every_recipe_trains_in_bf16(name: str, tmp_path: Path) -> None:
     trainer = half_trainer(Recording, name, tmp_path, bf16=True)
     trainer.train()
@@ -168,7 +169,7 @@ def test_bf16_with_checkpointing_and_accumulation(name: str, tmp_path: Path) -> 
     assert not list(differing(weights(plain.model), weights(saving.model)))
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_every_recipe_trains_weights_that_are_bf16_themselves(name: str, tmp_path: Path) -> None:
     model = tiny_bert(dtype=torch.bfloat16)
     before = weights(model)

@@ -1,11 +1,15 @@
 """What must hold for every published recipe; a new YAML file is tested the day it appears."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from every_recipe import every_recipe
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from rosewood.recipe import Recipe, load_recipe, recipe_names
@@ -27,7 +31,14 @@ def keyed_run(recipe: Recipe, directory: Path, spread: float = 0.02, **settings:
         return trained(recipe, directory, model=model, data=TinyData(size=20), **settings)
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in PER_MICRO_BATCH])
+@cache
+def vanilla(spread: float = 0.02, steps: int = 10) -> dict[str, Tensor]:
+    """The weights after plain fine-tuning."""
+    with TemporaryDirectory() as folder:
+        return weights(keyed_run(load_recipe("vanilla"), Path(folder), spread, max_steps=steps).model)
+
+
+@pytest.mark.parametrize("name", every_recipe(but=PER_MICRO_BATCH))
 def test_batch_8_is_batch_2_with_4_accumulation_steps(name: str, tmp_path: Path) -> None:
     # 20 examples make two full steps and a shorter one an epoch.
     recipe = load_recipe(name)
@@ -48,9 +59,8 @@ def test_batch_8_is_batch_2_with_4_accumulation_steps(name: str, tmp_path: Path)
 def test_every_recipe_can_be_turned_into_vanilla(name: str, tmp_path: Path) -> None:
     recipe = load_recipe(name)
     assert recipe.vanilla_when, f"{name}.yaml must say under which overrides it is plain fine-tuning"
-    plain = keyed_run(load_recipe("vanilla"), tmp_path)
     turned = keyed_run(load_recipe(name, recipe.vanilla_when), tmp_path)
-    expected = weights(plain.model)
+    expected = vanilla()
     for parameter, weight in weights(turned.model).items():
         torch.testing.assert_close(weight, expected[parameter], rtol=0, atol=1e-12)
 
@@ -58,7 +68,5 @@ def test_every_recipe_can_be_turned_into_vanilla(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "vanilla"])
 def test_every_recipe_differs_from_vanilla_as_published(name: str, tmp_path: Path) -> None:
     # Weights that are not tiny: divergences of nearly equal predictions are of second order.
-    plain, other = (
-        weights(keyed_run(load_recipe(each), tmp_path, 0.2, max_steps=3).model) for each in ("vanilla", name)
-    )
+    plain, other = vanilla(0.2, 3), weights(keyed_run(load_recipe(name), tmp_path, 0.2, max_steps=3).model)
     assert any((plain[parameter] - other[parameter]).abs().max() > 1e-6 for parameter in plain)

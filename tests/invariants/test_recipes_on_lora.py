@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification, Trainer
 
+from every_recipe import every_recipe
 from rose_oracle import Oracle, Settings, undecayed
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, differing, tiny_bert, trained, weights
 from tiny_lora import block_factors, moved, tiny_lora, trainable_names
@@ -18,7 +19,7 @@ from tiny_lora import block_factors, moved, tiny_lora, trainable_names
 STEPS = 6
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_every_recipe_moves_the_adapter_and_nothing_else(name: str, tmp_path: Path) -> None:
     model = tiny_lora()
     before = weights(model)
@@ -31,7 +32,7 @@ def test_every_recipe_moves_the_adapter_and_nothing_else(name: str, tmp_path: Pa
     assert all(torch.isfinite(weight).all() for weight in weights(model).values())
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name != "vanilla"])
+@pytest.mark.parametrize("name", every_recipe(but=["vanilla"]))
 def test_every_recipe_differs_from_vanilla(name: str, tmp_path: Path) -> None:
     results = []
     for recipe in ("vanilla", name):

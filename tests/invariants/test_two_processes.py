@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from every_recipe import every_recipe
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, tiny_bert, trained, weights
-from two_processes import in_two_processes
+from two_processes import asked_for, in_two_processes
 
 STEPS = 5
 
@@ -30,17 +31,17 @@ def facts(run: Recording) -> dict[str, Any]:
     return {"weights": weights(run.model), "masks": masks, "losses": losses}
 
 
-def all_recipes(rank: int, folder: Path) -> dict[str, Any]:
-    return {name: facts(run(name, folder / f"out{rank}", batch=4)) for name in recipe_names()}
+def together(rank: int, folder: Path, names: list[str]) -> dict[str, Any]:
+    return {name: facts(run(name, folder / f"out{rank}", batch=4)) for name in names}
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("together")
-    return in_two_processes(all_recipes, folder, folder)
+    return in_two_processes(together, folder, folder, asked_for(request, "name"))
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_two_processes_are_one_with_twice_the_batch(name: str, ranks: list[dict[str, Any]], tmp_path: Path) -> None:
     alone, together = facts(run(name, tmp_path, batch=8)), ranks[0][name]
     for parameter, weight in together["weights"].items():
@@ -50,7 +51,7 @@ def test_two_processes_are_one_with_twice_the_batch(name: str, ranks: list[dict[
         assert mine == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_both_processes_have_the_same_masks_and_weights(name: str, ranks: list[dict[str, Any]]) -> None:
     first, second = (rank[name] for rank in ranks)
     assert_masks_equal(first["masks"], second["masks"])

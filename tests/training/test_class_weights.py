@@ -11,9 +11,10 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 from transformers import BertForSequenceClassification
 
+from every_recipe import every_recipe
 from rosewood.config.settings import parse_class_weights
 from rosewood.errors import RunError
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import load_recipe
 from rosewood.training.sampling import WeightedLoss, resolved_weights
 from tiny import Recording, TinyData, arguments, tiny_bert, weights
 
@@ -52,7 +53,7 @@ def trained(recipe: str, directory: Path, slow: bool, **settings: Any) -> Record
     return trainer
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_every_recipe_trains_as_on_a_model_that_weighs_its_own_loss(name: str, tmp_path: Path) -> None:
     settings = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}  # 20 rows: the last batch is short
     ours, oracle = (trained(name, tmp_path / str(slow), slow, **settings) for slow in (False, True))

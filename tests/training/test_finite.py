@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
+from every_recipe import every_recipe
 from rosewood.errors import RunError
 from rosewood.objectives import consistency
-from rosewood.recipe import recipe_names
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, weights
 from two_processes import in_two_processes
@@ -75,7 +75,7 @@ def poisoned(recipe: Any, directory: Path, bad_steps: tuple[int, ...] = (BAD_STE
 
 
 @pytest.mark.filterwarnings("ignore:step 3 is skipped")
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", every_recipe())
 def test_a_skipped_step_advances_nothing(name: str, tmp_path: Path) -> None:
     trainer, snapshots = poisoned(uncached(name), tmp_path)
     trainer.train()

@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from rosewood.recipe import load_recipe, recipe_names
+from every_recipe import every_recipe
+from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 
@@ -99,7 +100,7 @@ def evaluations(trainer: RobustTrainer) -> list[tuple[int, float]]:
     return [(entry["step"], entry["eval_loss"]) for entry in trainer.state.log_history if "eval_loss" in entry]
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("recipe", every_recipe())
 def test_resumed_is_uninterrupted(recipe: str, tmp_path: Path) -> None:
     # Four steps an epoch: the checkpoint is inside the first, what is lost and done again reaches into the second.
     compare(recipe, tmp_path, checkpoint=2, stop=5, data=TinyData(size=16), max_steps=6)
