@@ -3,16 +3,17 @@
     python benchmarks/roget_similarity.py --data-dir DIR
 
 For each bound on the similarity: the pairs of lemmas that pass, and the share of them that are synonyms in WordNet and
-neighbours after counter-fitting. Only words that all three know count. Needs rosewood[lexicon] and WordNet.
+neighbours after counter-fitting. Only words that all three know count. Needs rosewood[dev,lexicon] and WordNet.
 """
 
 from __future__ import annotations
 
 import argparse
 
+import roget
+
 from rosewood import Lexicon
-from rosewood.data.embedded import roget_page
-from rosewood.words import roget, wordnet
+from rosewood.words import wordnet
 from rosewood.words.lexicon import antonyms
 from rosewood.words.masked_lm import SentenceEncoder
 
@@ -27,10 +28,9 @@ def main() -> None:
     found = wordnet.synonyms(wordnet.find_wordnet())
     in_wordnet = {frozenset((lemma.word, each.word)) for lemma, others in found.items() for each in others}
     opposites = antonyms(data_dir)
-    page = roget_page().read_text(encoding="utf-8")
     similar = {
         frozenset((lemma.word, each.word)): -each.rank
-        for lemma, others in roget.synonyms(page, SentenceEncoder.load(), min_similarity=0.3).items()
+        for lemma, others in roget.synonyms(roget.roget_page(), SentenceEncoder.load(), min_similarity=0.3).items()
         for each in others
     }
     known = {lemma.word for lemma in found} & set(neighbours.entries) & {word for pair in similar for word in pair}

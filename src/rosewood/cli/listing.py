@@ -221,7 +221,7 @@ def lexicons(
     """The lexicons for `rosewood attack --lexicon`: their size, and how many antonyms are among their pairs.
 
     With --task also the attack space: words that have substitutes, choices at such a word, itself included, and the
-    geometric mean of the number of texts. wordnet and roget are built when first used, which takes a minute or two.
+    geometric mean of the number of texts. wordnet is built when first used, which takes half a minute.
     """
     from transformers.utils.logging import disable_progress_bar
 

