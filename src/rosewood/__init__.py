@@ -8,7 +8,7 @@ from rosewood.config.registry import on_first_use
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.attacks.runner.api import attack, robust_accuracy
     from rosewood.attacks.runner.store import load_attack
     from rosewood.config.settings import AttackSettings, RunSettings
@@ -65,37 +65,6 @@ _HOMES = {
     "wrap": "rosewood.defences.wrapping.wrap",
 }
 
-__all__ = [
-    "AttackSettings",
-    "DataError",
-    "ExperimentError",
-    "Lexicon",
-    "Recipe",
-    "RecipeError",
-    "RobustTrainer",
-    "RosewoodError",
-    "RunError",
-    "RunSettings",
-    "Substituting",
-    "Suite",
-    "Task",
-    "attack",
-    "certify",
-    "compare",
-    "embedded_model",
-    "evaluate",
-    "gate",
-    "load_attack",
-    "load_recipe",
-    "load_split",
-    "load_suite",
-    "load_task",
-    "open_run",
-    "robust_accuracy",
-    "tune",
-    "with_changes",
-    "with_substitutes",
-    "wrap",
-]
+__all__ = list(_HOMES)
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -1,8 +1,8 @@
 """Curves of training, one line per run."""
 
-from rosewood.report.curves import Curve
 from rosewood.report.figures.dynamics import training_curves
 from rosewood.report.figures.style import PALETTE
+from rosewood.results.history import Curve
 
 
 def test_runs_of_a_method_share_its_colour() -> None:

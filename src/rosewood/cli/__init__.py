@@ -78,7 +78,7 @@ def plain_warnings() -> Iterator[None]:
 
 def commands() -> typer.Typer:
     """The whole command line: each file adds its commands when it is imported."""
-    from rosewood.cli import (  # noqa: F401
+    from rosewood.cli import (
         attack,
         average,
         certify,

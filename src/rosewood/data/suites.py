@@ -3,12 +3,22 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rosewood.config import strict_yaml
 from rosewood.config.registry import files_in
-from rosewood.data.tasks import EmbeddedSource, FolderSource, HubSource, NoiseRule, Split, Task, load_task
-from rosewood.errors import DataError, closest
+from rosewood.data.tasks import (
+    EmbeddedSource,
+    FolderSource,
+    HubSource,
+    NoiseRule,
+    Split,
+    Task,
+    file_of,
+    load_task,
+    validated,
+)
+from rosewood.errors import DataError
 
 Role = Literal["reference", "clean", "shift", "adversarial", "anomaly"]
 Place = Literal["folder", "hub", "embedded"]
@@ -165,22 +175,8 @@ def load_suite(name: str | Path) -> Suite:
         >>> load_suite("reviews").name
         'reviews'
     """
-    if not isinstance(name, str | Path):
-        raise DataError(f"expected the name of a suite or the path of its YAML file, got {type(name).__name__}")
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        known = files_in(_FOLDER)
-        if str(name) not in known:
-            raise DataError(f"unknown suite {str(name)!r}: {closest(str(name), sorted(known))}")
-        path = known[str(name)]
-    try:
-        suite = Suite.model_validate(strict_yaml.read(path, "a suite", DataError))
-    except ValidationError as error:
-        problems = [
-            f"  {'.'.join(map(str, found['loc'])) or 'suite'}: {found['msg'].removeprefix('Value error, ')}"
-            for found in error.errors()
-        ]
-        raise DataError("\n".join([f"{path} is not a valid suite:", *problems])) from None
+    path = file_of(name, "suite", _FOLDER)
+    suite = validated(Suite, strict_yaml.read(path, "a suite", DataError), "suite", str(path))
     if path.parent == _FOLDER:
         return suite
     sets = {

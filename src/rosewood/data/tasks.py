@@ -1,7 +1,7 @@
 """A task is one YAML file: its texts, its labels, its splits and where each split comes from."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -16,6 +16,7 @@ Role = Literal["train", "validation", "test", "shift", "adversarial"]
 Strength = Annotated[float, Field(gt=0, le=1)]
 _OWN_NAME = ("train", "validation", "test")
 _FOLDER = Path(__file__).parent / "tasks"
+Described = TypeVar("Described", bound=BaseModel)
 
 
 def label_key(value: Any) -> str:
@@ -245,15 +246,8 @@ def load_task(name: str | Path) -> Task:
         >>> load_task("sst2").labels
         ['negative', 'positive']
     """
-    if not isinstance(name, str | Path):
-        raise DataError(f"expected the name of a task or the path of its YAML file, got {type(name).__name__}")
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        known = files_in(_FOLDER)
-        if str(name) not in known:
-            raise DataError(f"unknown task {str(name)!r}: {closest(str(name), sorted(known))}")
-        path = known[str(name)]
-    task = _read_task(path)
+    path = file_of(name, "task", _FOLDER)
+    task = build_task(strict_yaml.read(path, "a task", DataError), str(path))
     if path.parent == _FOLDER:
         return task
     splits = {key: _beside(split, path.parent) for key, split in task.splits.items()}
@@ -266,15 +260,28 @@ def _beside(split: Split, folder: Path) -> Split:
 
 def build_task(raw: Any, where: str) -> Task:
     """Check raw settings and turn them into a task; an error lists all problems."""
+    return validated(Task, raw, "task", where)
+
+
+def file_of(name: str | Path, what: str, folder: Path) -> Path:
+    """The YAML file of a task or suite, by its path or by its name among those that are installed."""
+    if not isinstance(name, str | Path):
+        raise DataError(f"expected the name of a {what} or the path of its YAML file, got {type(name).__name__}")
+    if Path(name).suffix in (".yaml", ".yml"):
+        return Path(name)
+    known = files_in(folder)
+    if str(name) not in known:
+        raise DataError(f"unknown {what} {str(name)!r}: {closest(str(name), sorted(known))}")
+    return known[str(name)]
+
+
+def validated(kind: type[Described], raw: Any, what: str, where: str) -> Described:
+    """What a YAML file says of a task or suite; an error lists all problems."""
     try:
-        return Task.model_validate(raw)
+        return kind.model_validate(raw)
     except ValidationError as error:
         problems = [
-            f"  {'.'.join(map(str, found['loc'])) or 'task'}: {found['msg'].removeprefix('Value error, ')}"
+            f"  {'.'.join(map(str, found['loc'])) or what}: {found['msg'].removeprefix('Value error, ')}"
             for found in error.errors()
         ]
-        raise DataError("\n".join([f"{where} is not a valid task:", *problems])) from None
-
-
-def _read_task(path: Path) -> Task:
-    return build_task(strict_yaml.read(path, "a task", DataError), str(path))
+        raise DataError("\n".join([f"{where} is not a valid {what}:", *problems])) from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rosewood.config.registry import on_first_use
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.lab.landscape import Interpolation, Landscape, interpolate, loss_landscape
     from rosewood.lab.losses import FixedLoss
     from rosewood.lab.sharpness import Sharpness, extreme_eigenvalues
@@ -22,14 +22,6 @@ _HOMES = {
     "loss_landscape": "rosewood.lab.landscape",
 }
 
-__all__ = [
-    "FixedLoss",
-    "Interpolation",
-    "Landscape",
-    "Sharpness",
-    "extreme_eigenvalues",
-    "interpolate",
-    "loss_landscape",
-]
+__all__ = list(_HOMES)
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -151,6 +151,35 @@ def load_classifier(
     return model, tokenizer
 
 
+def load_language_model(
+    kind: Any, name: str, what: str, example: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A masked or causal language model by path or Hub name, with its tokenizer; no code of a checkpoint runs.
+
+    Raises:
+        RunError: If it cannot be loaded, or has no trained head that predicts words.
+    """
+    path = resolve_model(name)
+    try:
+        model, loaded = kind.from_pretrained(
+            path, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+        raise RunError(
+            f"cannot load a {what} language model from {name}: {why_not_loaded(name, error)}\n"
+            "Expected a folder (or the name of a model) with config.json, model.safetensors "
+            f"and the files of its tokenizer, such as {example}."
+        ) from error
+    if loaded["missing_keys"]:
+        raise RunError(
+            f"{name} is not a {what} language model: it has no weights for "
+            f"{', '.join(sorted(loaded['missing_keys']))}. Take one that was trained as such, for example {example}."
+        )
+    check_vocabulary(tokenizer, name, model)
+    return model, tokenizer
+
+
 def _load_adapted(adapter: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     base = base_name(adapter)
     try:

@@ -15,11 +15,11 @@ from rosewood.dynamics.record import Seen
 from rosewood.errors import RunError
 from rosewood.lab.landscape import Landscape
 from rosewood.lab.losses import PRETRAINED, run_names
-from rosewood.report.curves import Curve, training_history
 from rosewood.report.figures.evaluation import Methods
 from rosewood.report.figures.style import Mark, mark
 from rosewood.results import RunInfo
 from rosewood.results.grid import Grid
+from rosewood.results.history import Curve, training_history
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""

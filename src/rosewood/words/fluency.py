@@ -7,17 +7,16 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from math import log
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.errors import DataError, RunError
-from rosewood.models.names import model_fingerprint, resolve_model, why_not_loaded
-from rosewood.models.open import check_vocabulary
+from rosewood.errors import DataError
+from rosewood.models.names import model_fingerprint
+from rosewood.models.open import load_language_model
 from rosewood.words.text import Words
 
 
@@ -102,26 +101,7 @@ class CausalLM:
         Raises:
             RunError: it cannot be loaded, or has no trained head that predicts words.
         """
-        path = resolve_model(name)
-        try:
-            found: Any = AutoModelForCausalLM.from_pretrained(
-                path, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-            )
-            model, loaded = found
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
-            raise RunError(
-                f"cannot load a causal language model from {name}: {why_not_loaded(name, error)}\n"
-                "Expected a folder (or the name of a model) with config.json, model.safetensors "
-                "and the files of its tokenizer, such as HuggingFaceTB/SmolLM2-135M."
-            ) from error
-        if loaded["missing_keys"]:
-            raise RunError(
-                f"{name} is not a causal language model: it has no weights for "
-                f"{', '.join(sorted(loaded['missing_keys']))}."
-            )
-        check_vocabulary(tokenizer, name, model)
-        return cls(model, tokenizer)
+        return cls(*load_language_model(AutoModelForCausalLM, name, "causal", "HuggingFaceTB/SmolLM2-135M"))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.errors import RunError
-from rosewood.models.names import model_fingerprint, resolve_model, why_not_loaded
-from rosewood.models.open import check_vocabulary
+from rosewood.models.names import model_fingerprint, resolve_model
+from rosewood.models.open import load_language_model
 from rosewood.words.text import WORD, Words
 
 Choice = tuple[int, float]
@@ -48,25 +48,7 @@ class MaskedLM:
         Raises:
             RunError: it cannot be loaded, or has no trained head that predicts words.
         """
-        path = resolve_model(name)
-        try:
-            model, loaded = AutoModelForMaskedLM.from_pretrained(
-                path, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-            )
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
-            raise RunError(
-                f"cannot load a masked language model from {name}: {why_not_loaded(name, error)}\n"
-                "Expected a folder (or the name of a model) with config.json, model.safetensors "
-                "and the files of its tokenizer, such as bert-base-uncased."
-            ) from error
-        if loaded["missing_keys"]:
-            raise RunError(
-                f"{name} is not a masked language model: it has no weights for "
-                f"{', '.join(sorted(loaded['missing_keys']))}. Take one that was trained to fill masks, such as "
-                "bert-base-uncased."
-            )
-        check_vocabulary(tokenizer, name, model)
+        model, tokenizer = load_language_model(AutoModelForMaskedLM, name, "masked", "bert-base-uncased")
         if tokenizer.mask_token is None or not tokenizer.is_fast:
             raise RunError(f"the tokenizer of {name} has no mask, or no fast form: take another model")
         return cls(model, tokenizer)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rosewood.config.registry import on_first_use
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.report.figures.lab import loss_along_the_line, loss_contours, loss_surfaces
 
 # Imported on first use, so that commands without figures do not wait for Plotly.
@@ -16,6 +16,6 @@ _HOMES = {
     "loss_surfaces": "rosewood.report.figures.lab",
 }
 
-__all__ = ["loss_along_the_line", "loss_contours", "loss_surfaces"]
+__all__ = list(_HOMES)
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)
