@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
 
 from api_page import api_page
 from command_pages import command_pages
@@ -79,3 +80,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri == "recipes.md":
         markdown = markdown.replace(CATALOGUE, catalogue())
     return linked_among_pages(markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """The script with which search works from the disk is ours, not one from elsewhere."""
+    return with_own_worker(output, get_relative_url("assets/worker.js", page.url))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """As for pages, of 404.html."""
+    return with_own_worker(output, "assets/worker.js")
+
+
+def with_own_worker(html: str, path: str) -> str:
+    return html.replace('<script src="https://unpkg.com/iframe-worker/shim"></script>', f'<script src="{path}"></script>')
