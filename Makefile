@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark docs evidence-a schemas clean
+.PHONY: demo test test-all check audit benchmark docs evidence evidence-a schemas clean
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -31,7 +31,10 @@ benchmark: $(INSTALLED)  ## what a training step costs, in passes
 RUN = OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 nice -n 19 $(BIN)/rosewood compare --jobs 2
 KEEP = $(BIN)/python benchmarks/keep_results.py
 
-evidence-a: $(INSTALLED)  ## go on with the runs behind docs/evidence (hours; Ctrl-C and again at any time), and keep their results
+evidence: $(INSTALLED)  ## the tables and figures of docs/evidence.md, from experiments/results
+	$(BIN)/python benchmarks/evidence_page.py
+
+evidence-a: $(INSTALLED)  ## go on with the runs of ROSE's tables (hours; Ctrl-C and again at any time), and keep their results
 	$(KEEP) --unpack runs/evidence-a-tuning runs/evidence-a
 	-$(RUN) experiments/evidence-a-tuning.yaml
 	$(KEEP) runs/evidence-a-tuning

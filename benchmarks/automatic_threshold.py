@@ -7,7 +7,8 @@ which does as well by switching ROSE off is seen to do so. Each cell (task, thre
 the script can be stopped and started again, and several may work side by side on different tasks or seeds; finished
 cells are only read.
 
-    python benchmarks/automatic_threshold.py --data-dir $ROSEWOOD_DATA --output runs/threshold --table threshold.json
+    python benchmarks/automatic_threshold.py --data-dir $ROSEWOOD_DATA --output runs/threshold \\
+      --table experiments/results/rose-threshold.json
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ several may work side by side on different cells; what is finished is only read.
 examples, steps, learning rate and seed. The attacked examples are the same for all. Seconds depend on what else the
 machine does.
 
-    python benchmarks/rift_replication.py imdb snli --data-dir $ROSEWOOD_DATA --output runs/rift --table docs/rift.json
+    python benchmarks/rift_replication.py imdb snli --data-dir $ROSEWOOD_DATA --output runs/rift \\
+      --table experiments/results/rift-small.json
 """
 
 from __future__ import annotations

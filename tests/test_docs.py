@@ -124,6 +124,11 @@ def test_the_navigation_names_every_page() -> None:
     assert yaml.safe_load(f"nav:\n{nav}")
 
 
+def test_only_pages_and_pictures_lie_among_the_pages() -> None:
+    kinds = {path.suffix for path in (ROOT / "docs").rglob("*") if path.is_file()}
+    assert kinds <= {".md", ".png", ".svg", ".css", ".js"}
+
+
 def test_every_recipe_has_a_page_and_a_row_with_its_cost() -> None:
     from recipe_pages import catalogue, page_of
 

@@ -93,4 +93,6 @@ def on_post_template(output: str, **_: Any) -> str:
 
 
 def with_own_worker(html: str, path: str) -> str:
-    return html.replace('<script src="https://unpkg.com/iframe-worker/shim"></script>', f'<script src="{path}"></script>')
+    return html.replace(
+        '<script src="https://unpkg.com/iframe-worker/shim"></script>', f'<script src="{path}"></script>'
+    )

@@ -10,6 +10,7 @@ import yaml
 from transformers import BertConfig, BertModel
 
 from cli.conftest import Rosewood
+from rosewood.errors import ExperimentError
 from rosewood.experiments import plan
 from rosewood.experiments.engines import local
 from rosewood.experiments.engines.local import LocalEngine
@@ -33,6 +34,18 @@ def test_a_plan_names_every_problem_at_once_and_starts_nothing(
     assert "experiment wrong has 4 problems:" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"wrong.yaml"}
     assert rosewood("compare", file, code=1) == printed
+
+
+def test_one_recipe_of_an_experiment_can_be_run_alone() -> None:
+    """Its cells are those of the whole experiment; settings of a task for the others are left out."""
+    whole = read_experiment(EXPERIMENTS[0].parent / "replication.yaml")
+    alone = whole.only(["rose-first"])
+    assert [choice.name for choice in alone.recipes] == ["rose-first"] and alone.baseline is None
+    names = [cell.name for cell in cells_of(alone)]
+    assert names == [cell.name for cell in cells_of(whole) if cell.label == "rose-first"] and len(names) == 12
+    assert whole.only([]) is whole
+    with pytest.raises(ExperimentError, match="no recipe 'rose-frist': did you mean rose-first"):
+        whole.only(["rose-frist"])
 
 
 def test_a_plan_measures_what_is_here_and_says_what_is_not(rosewood: Rosewood, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gains import gains_at_match
+from kept_studies import ADVGLUE, Study, gains_at_match
 
 from rosewood.comparison.matched_accuracy import at_match, described, grid_of, matched
 from rosewood.results import CellResult, Evaluation, Moment, SetResult
@@ -13,7 +13,7 @@ from rosewood.results import CellResult, Evaluation, Moment, SetResult
 
 def evaluation(adversarial: float) -> Evaluation:
     facts: dict[str, Any] = {"examples": 100, "interval": (0, 1), "ece": 0, "brier": 0, "nll": 0}
-    sets = [SetResult(name="adversarial", role="adversarial", accuracy=adversarial, **facts)]
+    sets = [SetResult(name="advglue", role="adversarial", accuracy=adversarial, **facts)]
     rest: dict[str, Any] = {"size": None, "max_length": 16, "typo_rate": None, "missing": []}
     return Evaluation(model="m", task="t", seed=0, sets=sets, **rest)
 
@@ -58,9 +58,10 @@ def test_a_pair_is_matched_by_itself() -> None:
     alone = cell("slow", [(10, 0.6, 0.5)], seed=1)
     cells = [fast, slow, lost, alone]
     assert matched(cells)["fast-t-0"].moment.step == 10, "the lost one pulls all down"
-    assert gains_at_match(cells, "slow", "fast") == {"adversarial": {0: pytest.approx(0.42 - 0.40)}}
-    assert gains_at_match(cells, "lost", "fast") == {"adversarial": {0: pytest.approx(0.9 - 0.5)}}
-    assert gains_at_match(cells, "absent", "fast") == {}
+    study = Study("made", "Made by hand", "fast", results=cells)
+    assert gains_at_match(study, "slow", "fast", ADVGLUE) == [pytest.approx(42 - 40)]
+    assert gains_at_match(study, "lost", "fast", ADVGLUE) == [pytest.approx(90 - 50)]
+    assert gains_at_match(study, "absent", "fast", ADVGLUE) == []
 
 
 def test_the_final_accuracy_counts_not_the_best_and_a_level_is_reached_when_equal() -> None:

@@ -15,7 +15,7 @@ from rosewood.tensors.statistics import RULES, RuleName, keep_low
 from slow_thresholds import slowly_kept
 
 INF = math.inf
-STUDY = Path(__file__).parent.parent.parent / "docs" / "threshold.json"
+STUDY = Path(__file__).parent.parent.parent / "experiments" / "results" / "rose-threshold.json"
 NAMES = get_args(RuleName)
 every_rule = pytest.mark.parametrize("rule", NAMES)
 # Whole numbers, so that two risks are equal or differ by more than rounding.

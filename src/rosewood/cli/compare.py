@@ -22,6 +22,7 @@ RAY = "Ray"
     epilog=examples(
         "rosewood compare experiments/reviews-small.yaml --plan",
         "rosewood compare experiments/reviews-small.yaml --jobs 2",
+        "rosewood compare experiments/reviews-small.yaml --only rose-ensemble",
         "rosewood compare experiments/reviews-small.yaml --engine ray --ray-address auto --cpus 4",
         "rosewood compare experiments/reviews-small.yaml --table",
     )
@@ -35,6 +36,7 @@ def compare(
     jobs: int | None = typer.Option(
         None, min=1, help="Cells at a time, each in a process of its own; they share the cores.", show_default="1"
     ),
+    only: list[str] = typer.Option([], metavar="RECIPE", help="Run, and show, this recipe alone (repeatable)."),
     engine: str = typer.Option("local", help="What runs the cells: local processes, or a ray cluster."),
     trust_remote_code: list[str] = typer.Option(
         [], metavar="MODEL", help="Run the code that this model brings along (repeatable)."
@@ -65,7 +67,7 @@ def compare(
     """
     from rosewood.experiments.experiment import read_experiment
 
-    experiment = read_experiment(file)
+    experiment = read_experiment(file).only(only)
     chosen = _engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
     from rosewood.experiments.compare import output_of, run_cells, tables_of

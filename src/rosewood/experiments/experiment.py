@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from pydantic_core import CoreSchema
 
 from rosewood.config import strict_yaml
 from rosewood.config.settings import AttackSettings, Lora, SharedRunSettings, problem_of
-from rosewood.errors import ExperimentError
+from rosewood.errors import ExperimentError, closest
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -143,6 +144,25 @@ class Experiment(RunChoice):
     published: dict[str, dict[str, dict[str, float | None]]] = {}
     """Label -> task (or suite) -> figure -> what a paper reports, in %; null where it is not known."""
     notes: list[str] = []
+
+    def only(self, labels: Collection[str]) -> Experiment:
+        """The experiment with the recipes of these labels alone; without labels the whole."""
+        known = [choice.name for choice in self.recipes]
+        if unknown := [label for label in labels if label not in known]:
+            raise ExperimentError(f"experiment {self.name} has no recipe {unknown[0]!r}: {closest(unknown[0], known)}")
+        if not labels:
+            return self
+        tasks = [
+            task.model_copy(update={"recipes": {name: each for name, each in task.recipes.items() if name in labels}})
+            for task in self.tasks
+        ]
+        changed: dict[str, Any] = {
+            "recipes": [choice for choice in self.recipes if choice.name in labels],
+            "tasks": tasks,
+            "baseline": self.baseline if self.baseline in labels else None,
+            "published": {label: figures for label, figures in self.published.items() if label in labels},
+        }
+        return self.model_copy(update=changed)
 
 
 def read_experiment(path: str | Path) -> Experiment:

@@ -1,0 +1,226 @@
+"""Write every table and figure of docs/evidence.md, and the long tables in docs/evidence/, from experiments/results/.
+
+    make evidence
+
+The page has its tables between two comments, `<!-- table NAME -->` and `<!-- end -->`: what stands between them is
+replaced, the sentences around them are written by hand. Cells that have not run are marked, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from evidence_figures import course_figure, gain_figure, trade_off_figure
+from kept_studies import (
+    ADVGLUE,
+    CLEAN,
+    NOISE,
+    Study,
+    course,
+    gains_at_match,
+    kept_experiment,
+    rift_small,
+    rose_small,
+    rose_threshold,
+)
+
+from rosewood.comparison.statistics import t_interval
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "evidence.md"
+FOLDER = ROOT / "docs" / "evidence"
+MISSING = "–"
+EXPERIMENTS = (
+    "defences-sst2",
+    "defences-agnews",
+    "evidence-a",
+    "evidence-a-tuning",
+    "question-duration-small",
+    "question-random-importance-small",
+    "question-masking-architecture-small",
+    "question-word-level-small",
+)
+PAPER = {"r-drop": 7.7, "child-tuning-d": 0.9, "smart": 15.3, "freelb": 15.1, "rose-first": 18.4, "rose-second": 15.5}
+PAPER |= {"rose-ensemble": 18.5, "r-drop+rose-ensemble": 15.8}  # points on AdvGLUE, RoBERTa base, the same three tasks
+MASKS = [("by gradient", "at random"), ("by gradient", "all weights"), ("by gradient", "vanilla")]
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A pipe table, the first column to the left and figures to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def per_cent(values: Iterable[float]) -> str:
+    """Mean of shares in %, with the standard deviation over seeds if there are several."""
+    points = [100 * value for value in values]
+    if len(points) < 2:
+        return f"{points[0]:.1f}" if points else MISSING
+    return f"{fmean(points):.1f} ±{stdev(points):.1f}"
+
+
+def difference(points: Sequence[float]) -> str:
+    """Mean difference with its 95 % interval; of fewer than three seeds without one."""
+    if not points:
+        return MISSING
+    mean = f"{round(fmean(points), 1) + 0.0:+.1f}"  # adding zero takes the sign off a negative one
+    if len(points) < 3 or len(set(points)) == 1:
+        return mean
+    low, high = t_interval(points)
+    return f"{mean} ({low:+.1f} to {high:+.1f})"
+
+
+def method_table(study: Study, figures: Sequence[str] | None = None) -> str:
+    """One row for each method: its figures over seeds."""
+    columns = list(figures or study.figures or [CLEAN])
+    rows = [
+        [
+            f"`{method}`",
+            str(len(study.seeds_of(method, CLEAN))),
+            *(per_cent(study.seeds_of(method, each).values()) for each in columns),
+        ]
+        for method in study.methods
+    ]
+    return markdown(["method", "seeds", *columns], rows)
+
+
+def gain_table(study: Study, figures: Sequence[str] | None = None) -> str:
+    """One row for each method: points above the baseline, of runs with the same seed."""
+    columns = list(figures or study.figures or [CLEAN])
+    others = [method for method in study.methods if method != study.baseline]
+    rows = [[f"`{method}`", *(difference(study.gains(method, each)) for each in columns)] for method in others]
+    return markdown([f"points above {study.baseline}", *columns], rows)
+
+
+def counted(study: Study) -> str:
+    """How much of an experiment has run."""
+    if not study.finished:
+        return f"No cell of `experiments/{study.name}.yaml` has finished yet."
+    return f"{study.finished} of {study.planned} cells have finished."
+
+
+def long_page(study: Study) -> str:
+    """The page of an experiment: all figures, all differences, and the command of each row."""
+    parts = [f"# {study.title}", f"Written by `make evidence`. {counted(study)}"]
+    parts += ["Accuracy in %, mean ± standard deviation over seeds:", method_table(study)]
+    if len(study.methods) > 1 and study.finished and study.baseline in study.values:
+        parts += [
+            f"Points above {study.baseline}: mean of the differences of runs with the same seed, and from three seeds "
+            "on its 95 % interval (Student's t, not adjusted for how many there are):",
+            gain_table(study),
+        ]
+    parts += ["Each row again:", "```\n" + "\n".join(commands(study)) + "\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands(study: Study) -> list[str]:
+    return list(dict.fromkeys(study.command.replace("METHOD", method) for method in study.methods))
+
+
+def defences() -> str:
+    study = kept_experiment("defences-sst2")
+    return f"{method_table(study)}\n\n{counted(study)}"
+
+
+def rose() -> str:
+    study = rose_small()
+    rows = [
+        [f"`{each}`", difference(study.gains(each, CLEAN)), difference(study.gains(each, ADVGLUE)), _signed(each)]
+        for each in study.methods
+        if each != study.baseline
+    ]
+    return markdown(["points above vanilla", CLEAN, ADVGLUE, "AdvGLUE, paper"], rows)
+
+
+def _signed(method: str) -> str:
+    return f"{PAPER[method]:+.1f}" if method in PAPER else MISSING
+
+
+def duration() -> str:
+    study = kept_experiment("question-duration-small")
+    moments = course(study, ["vanilla"])["vanilla"]
+    rows = [
+        [figure, *(f"{fmean(moments[step][figure]):.1f}" for step in sorted(moments))] for figure in (CLEAN, ADVGLUE)
+    ]
+    return markdown(["vanilla after steps", *map(str, sorted(moments))], rows)
+
+
+def rift() -> str:
+    snli, imdb = rift_small("snli"), rift_small("imdb")
+    rows = [
+        [
+            f"`{method}`",
+            *(per_cent(snli.seeds_of(method, figure).values()) for figure in (CLEAN, "under pwws")),
+            *(per_cent(imdb.seeds_of(method, figure).values()) for figure in (CLEAN, "under pwws")),
+        ]
+        for method in snli.methods
+    ]
+    return markdown(["method", "SNLI clean", "SNLI under PWWS", "IMDB clean", "IMDB under PWWS"], rows)
+
+
+def roast() -> str:
+    study = kept_experiment("question-random-importance-small")
+    rows = []
+    for ours, theirs in MASKS:
+        at_end = [difference(study.gains(ours, figure, theirs)) for figure in (CLEAN, NOISE, ADVGLUE)]
+        rows.append([f"{ours} − {theirs}", *at_end, difference(gains_at_match(study, ours, theirs, ADVGLUE))])
+    return markdown(["points", CLEAN, NOISE, ADVGLUE, "AdvGLUE, matched"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "defences": defences,
+    "rose": rose,
+    "duration": duration,
+    "rift": rift,
+    "roast": roast,
+}
+
+
+def figures() -> dict[str, str]:
+    """File name -> SVG."""
+    masks = kept_experiment("question-random-importance-small")
+    drawn = {
+        "rose.svg": gain_figure(rose_small(), ADVGLUE),
+        "duration.svg": course_figure(course(kept_experiment("question-duration-small"), ["vanilla", "roast"])),
+        "rift.svg": trade_off_figure(rift_small("snli"), "under pwws"),
+        "roast.svg": trade_off_figure(masks, ADVGLUE),
+    }
+    defended = kept_experiment("defences-sst2")
+    if defended.finished:
+        drawn["defences.svg"] = trade_off_figure(defended, defended.figures[-1])
+    return drawn
+
+
+def with_tables(text: str) -> str:
+    """The page with each of its tables as it is now."""
+
+    def table(found: re.Match[str]) -> str:
+        return f"<!-- table {found.group(1)} -->\n\n{TABLES[found.group(1)]()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+def long_pages() -> dict[str, str]:
+    """File name -> Markdown."""
+    studies = [*map(kept_experiment, EXPERIMENTS), rose_small(), rose_threshold()]
+    studies += [rift_small("snli"), rift_small("imdb")]
+    return {f"{study.name}.md": long_page(study) for study in studies if study.finished}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    written = figures() | long_pages()
+    for name, text in written.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    for path in FOLDER.iterdir():
+        if path.name not in written:
+            path.unlink()
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"{PAGE.name}: {len(TABLES)} tables; {FOLDER.name}/: {len(written)} files")
+
+
+if __name__ == "__main__":
+    main()
