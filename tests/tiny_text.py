@@ -27,10 +27,11 @@ VOCABULARY = [
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """Knows the letters and two words."""
-    return _tokenizer(VOCABULARY)
+    return tokenizer_of(VOCABULARY)
 
 
-def _tokenizer(vocabulary: Sequence[str], **special: str) -> PreTrainedTokenizerFast:
+def tokenizer_of(vocabulary: Sequence[str], **special: str) -> PreTrainedTokenizerFast:
+    """Knows this vocabulary of whole words and pieces."""
     pieces = {token: number for number, token in enumerate(vocabulary)}
     backend = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -56,7 +57,7 @@ def _tokenizer(vocabulary: Sequence[str], **special: str) -> PreTrainedTokenizer
 def tiny_masked_lm(words: Sequence[str], seed: int = 0) -> MaskedLM:
     """A random BERT that fills masks; its tokenizer knows these words, and spells the others."""
     vocabulary = list(dict.fromkeys([*VOCABULARY, "[MASK]", *words]))
-    tokenizer = _tokenizer(vocabulary, mask_token="[MASK]")
+    tokenizer = tokenizer_of(vocabulary, mask_token="[MASK]")
     torch.manual_seed(seed)
     config = _config(len(vocabulary), initializer_range=0.5)
     return MaskedLM(BertForMaskedLM(config), tokenizer)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.evaluation.evaluate import evaluate
     from rosewood.experiments.compare import compare
     from rosewood.experiments.gate import gate
+    from rosewood.experiments.harden.harden import harden
     from rosewood.experiments.tuning.tune import tune
     from rosewood.models.open import open_run
     from rosewood.recipe import Recipe, load_recipe
@@ -52,6 +53,7 @@ _HOMES = {
     "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.evaluate",
     "gate": "rosewood.experiments.gate",
+    "harden": "rosewood.experiments.harden.harden",
     "load_attack": "rosewood.attacks.runner.store",
     "load_recipe": "rosewood.recipe",
     "load_split": "rosewood.data.loading",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -55,12 +55,20 @@ class Worst(Attack):
     """What may change, if no attacks are named."""
     attacks: str | None = None
     """Names of attacks with commas, cheapest first, in place of those of the threat."""
+    white_box: bool = True
+    """Whether attacks that need gradients are among those of the threat; a model with a defence around it has none."""
+
+    def settings(self) -> dict[str, Any]:
+        """Without what is as it was before there was the setting: results of older versions stay comparable."""
+        found = super().settings()
+        return {name: value for name, value in found.items() if name != "white_box" or value is not True}
 
     @cached_property
     def members(self) -> dict[str, Attack]:
         """The attacks by name, in their order."""
         if self.attacks is None:
-            return THREATS[self.threat]
+            listed = THREATS[self.threat]
+            return {name: each for name, each in listed.items() if self.white_box or not isinstance(each, Gradient)}
         found: dict[str, Attack] = {}
         for name in (each.strip() for each in self.attacks.split(",")):
             chosen = build_component("attack", name.replace("-", "_"))

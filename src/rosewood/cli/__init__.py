@@ -88,6 +88,7 @@ def commands() -> typer.Typer:
         evaluate,
         explain,
         gate,
+        harden,
         lab,
         listing,
         probe,

@@ -68,7 +68,7 @@ def compare(
     from rosewood.experiments.experiment import read_experiment
 
     experiment = read_experiment(file).only(only)
-    chosen = _engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
+    chosen = chosen_engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
     from rosewood.experiments.compare import output_of, run_cells, tables_of
     from rosewood.experiments.grid import cells_of
@@ -113,7 +113,7 @@ def _of_others(others: Sequence[Path]) -> str:
     )
 
 
-def _engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> CellEngine:
+def chosen_engine(name: str, jobs: int | None, trusted: list[str], of_ray: dict[str, Any]) -> CellEngine:
     """The engine of that name; options of another one are refused."""
     given = {option: value for option, value in of_ray.items() if value is not None}
     if name == "ray":

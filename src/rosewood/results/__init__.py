@@ -33,4 +33,5 @@ from rosewood.results.experiment import (
     Moment,
 )
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, append, installed_versions, now, write
+from rosewood.results.harden import Change, Costs, Decision, Hardening, Measured, Schedule
 from rosewood.results.run import Average, AveragedRun, Metrics, RunInfo, Status

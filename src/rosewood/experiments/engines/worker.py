@@ -1,5 +1,6 @@
 """A process that works on one cell: python -m rosewood.experiments.engines.worker FOLDER [TRUSTED MODEL ...].
 
+A folder with work.json is that of a candidate of a hardening, every other one that of a cell of an experiment.
 Its standard input is a line to whoever started it: when that is closed, on purpose or because the other is gone, it
 saves what it has and ends. So nobody works on in the dark, and a crash takes one cell and no more.
 """
@@ -31,13 +32,17 @@ def main(folder: Path, trusted: Sequence[str] = ()) -> int:
     from rosewood.training.callbacks import Interrupted
 
     try:
+        from rosewood.experiments.harden.stage import WORK, work_on_candidate
         from rosewood.experiments.run_cell import work_on
         from rosewood.results.locks import held
 
         _working.set()
         with held(folder, _PATIENCE):
             (folder / ERROR).unlink(missing_ok=True)
-            work_on(folder, trusted)
+            if (folder / WORK).exists():
+                work_on_candidate(folder)
+            else:
+                work_on(folder, trusted)
     except (Interrupted, KeyboardInterrupt):
         return INTERRUPTED
     except RosewoodError as error:

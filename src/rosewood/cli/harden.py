@@ -1,0 +1,148 @@
+"""rosewood harden: the best defence for a model and its data, found by measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from rosewood.cli import app, resumable
+from rosewood.cli.compare import RAY, chosen_engine
+from rosewood.cli.options import options_of_settings
+from rosewood.config.settings import DATA, RunSettings, TrainingShortcuts
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood harden my-model --train-file mine.csv --test-file test.csv --threat characters --budget 30m
+
+  rosewood harden my-model --train-file mine.csv --threat words,characters --budget 2h --max-clean-loss 1.0
+
+  rosewood harden minilm --task reviews --threat typos --budget 1h --candidate augment --candidate augment+rose
+
+  rosewood harden my-model --train-file mine.csv --max-cost 20 --jobs 2
+"""
+LIMITS, SEARCH = "Limits", "Search"
+_NOT_HERE = (
+    "model", "validation_size", "new_head", "early_stopping", "select_by", "select_examples", "max_skipped_steps",
+    "watch", "watch_every", "lora", "epochs",
+)  # fmt: skip
+
+
+@app.command(epilog=EXAMPLES)
+@options_of_settings(without=_NOT_HERE)
+def harden(
+    model: str = typer.Argument(
+        help="A fine-tuned classifier (folder, run or Hub name), or a pre-trained model to fine-tune first."
+    ),
+    output: Path = typer.Option(Path("hardened"), "--output", "-o", help="Where everything goes."),
+    task: str | None = typer.Option(
+        None, help="A task of `rosewood list tasks`, or a YAML file.", rich_help_panel=DATA
+    ),
+    train_file: Path | None = typer.Option(
+        None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
+    ),
+    eval_file: Path | None = typer.Option(
+        None,
+        help="Your own rows to choose by, which the model has not seen.",
+        show_default="a tenth of --train-file",
+        rich_help_panel=DATA,
+    ),
+    test_file: Path | None = typer.Option(
+        None,
+        help="Your own test data, read once, at the end.",
+        show_default="a tenth of --train-file",
+        rich_help_panel=DATA,
+    ),
+    text_column: list[str] = typer.Option(
+        [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
+    ),
+    label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
+    threat: str = typer.Option(
+        "words,characters", help="What may change: words, characters, all, or attacks by name, with commas."
+    ),
+    budget: str = typer.Option("2h", help="Time for everything: 2h, 90m, 1h30m.", rich_help_panel=LIMITS),
+    max_clean_loss: float = typer.Option(
+        1.0, min=0.0, help="Points of clean accuracy that the result may lose.", rich_help_panel=LIMITS
+    ),
+    max_cost: float = typer.Option(
+        1.0, min=1.0, help="Passes of the network for one text; 1 leaves out ensembles.", rich_help_panel=LIMITS
+    ),
+    candidate: list[str] = typer.Option(
+        [],
+        metavar="RECIPE",
+        help="Race this recipe, NAME:VARIANT or a YAML file; with @pretrained from the pre-trained model (repeatable).",
+        show_default="some that suit the threat",
+        rich_help_panel=SEARCH,
+    ),
+    wrapper: list[str] = typer.Option(
+        [],
+        metavar="DEFENCE",
+        help="Try this one of `rosewood list defences` around models, or none (repeatable).",
+        show_default="those that suit threat and cost",
+        rich_help_panel=SEARCH,
+    ),
+    lexicon: str | None = typer.Option(
+        None,
+        help="Words that replace each other: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
+        show_default="counter-fitted if --data-dir has it, else roget",
+        rich_help_panel=SEARCH,
+    ),
+    jobs: int | None = typer.Option(
+        None, min=1, help="Candidates at a time, in processes that share the cores.", show_default="1, in this process"
+    ),
+    engine: str = typer.Option("local", help="What runs the candidates: local processes, or a ray cluster."),
+    ray_address: str | None = typer.Option(
+        None,
+        metavar="auto|local|HOST:PORT",
+        help="The cluster; local starts one here and shuts it down.",
+        show_default="RAY_ADDRESS, or local",
+        rich_help_panel=RAY,
+    ),
+    cpus: int | None = typer.Option(
+        None,
+        min=1,
+        help="CPUs, and threads, of a candidate.",
+        show_default="OMP_NUM_THREADS, or 1",
+        rich_help_panel=RAY,
+    ),
+    settings: RunSettings = RunSettings(),  # noqa: B008  frozen
+    shortcuts: TrainingShortcuts = TrainingShortcuts(),  # noqa: B008
+) -> None:
+    """Find the best defence for a model and its data, and keep it if it is really better.
+
+    Recipes race within the budget, on rows held out from training; mixtures of weights and wrappers are tried too. The
+    test rows are read once, at the end: your model and the winner side by side, with paired tests. If nothing is better
+    beyond noise, it says so and changes nothing. Given again after Ctrl-C or a crash, the command goes on.
+    """
+    console = Console()
+    with console.status("Loading"):
+        from rosewood.experiments.harden.board import show_end
+        from rosewood.experiments.harden.harden import harden as run
+
+    of_ray = {"address": ray_address, "cpus": cpus}
+    here = jobs is None and engine == "local" and not any(of_ray.values())
+    with resumable(console):
+        found = run(
+            model,
+            task,
+            train_file=train_file,
+            eval_file=eval_file,
+            test_file=test_file,
+            text_columns=text_column,
+            label_column=label_column,
+            threats=threat,
+            budget=budget,
+            max_clean_loss=max_clean_loss,
+            max_cost=max_cost,
+            output=output,
+            candidates=candidate,
+            wrapped=None if not wrapper else [name for name in wrapper if name != "none"],
+            lexicon=lexicon,
+            training=shortcuts.arguments(),
+            engine=None if here else chosen_engine(engine, jobs, [], of_ray),
+            console=console,
+            **settings.given(),
+        )
+    show_end(found, output, console)

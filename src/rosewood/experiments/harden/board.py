@@ -1,0 +1,152 @@
+"""What a hardening shows: a live table on a terminal, a line for each event elsewhere, and the end as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rosewood.attacks.runner.report import diff
+from rosewood.experiments.harden.candidates import START
+from rosewood.experiments.harden.rows import whole_task
+from rosewood.experiments.harden.schedule import Stopwatch
+from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, saved_examples
+from rosewood.experiments.status import duration
+from rosewood.results import Change, Hardening, Measured
+from rosewood.results.grid import Folded, Grid
+from rosewood.tensors.statistics import wilson_interval
+
+SHOWN_TEXTS = 3
+
+
+class Board:
+    """Follows a race; time is read whenever the table is drawn."""
+
+    def __init__(self, console: Console, output: Path, watch: Stopwatch) -> None:
+        self._console, self._output, self._watch = console, output, watch
+        self._state: Hardening | None = None
+        self._now = ""
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show it as long as this lasts."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(get_renderable=self.table, console=self._console, refresh_per_second=1):
+            yield
+
+    def news(self, state: Hardening, said: str) -> None:
+        """Something has happened, or is about to."""
+        self._state = state
+        if said:
+            self._now = said
+            if not self._console.is_terminal:
+                spent = duration(self._watch.spent(self._output))
+                self._console.print(f"{spent} {said}", markup=False, highlight=False, soft_wrap=True)
+
+    def table(self) -> Group | Text:
+        """All candidates as they were measured last, and what is being done."""
+        if self._state is None:
+            return Text("")
+        left = self._state.budget - self._watch.spent(self._output)
+        time = f"{duration(left)} left of {duration(self._state.budget)}" if left > 0 else "the budget is spent"
+        return Group(tried_table(self._state), Text(f"{self._now}\n{time}", style="dim"))
+
+
+def tried_table(state: Hardening) -> Table:
+    """A row for each candidate; who is out of the race is dim."""
+    table = Table(title=f"{state.task}: robust is right under {' and '.join(state.threats)}", title_justify="left")
+    table.add_column("candidate")
+    table.add_column("stage")
+    for column in ("clean", "robust", "cost"):
+        table.add_column(column, justify="right")
+    out = {name for each in state.decisions for name in each.entered if name not in each.kept}
+    for each in state.tried:
+        style = "bold" if each.candidate == state.winner else "dim" if each.candidate in out else ""
+        table.add_row(escape(each.candidate), stage_of(each), *_figures(each), style=style)
+    waiting = [name for name in (state.schedule.entrants if state.schedule else []) if name not in _names(state)]
+    for name in waiting:
+        table.add_row(escape(name), "waiting", "", "", "", style="dim")
+    return table
+
+
+def _names(state: Hardening) -> set[str]:
+    return {each.candidate for each in state.tried}
+
+
+def stage_of(found: Measured) -> str:
+    """How far a candidate has come."""
+    if found.candidate == START:
+        return "as it is"
+    return f"{found.steps} steps" if found.steps else "no training"
+
+
+def _figures(found: Measured) -> tuple[str, str, str]:
+    return _accuracy(found.right), _accuracy(found.robust), f"{found.cost:g}"
+
+
+def _accuracy(right: list[bool]) -> str:
+    low, high = wilson_interval(sum(right), len(right))
+    return f"{100 * sum(right) / len(right):.1f} ({100 * low:.0f}-{100 * high:.0f})"
+
+
+def tried_grid(state: Hardening) -> Grid:
+    """All candidates on held-out rows, for a page or a file."""
+    rows = [[each.candidate, stage_of(each), *_figures(each)] for each in state.tried]
+    caption = (
+        "In %, with 95 % Wilson intervals, on rows held out from training; as each was measured last. Robust: right "
+        f"under {' and '.join(state.threats)}. Cost: passes of the network for one text."
+    )
+    return Grid("Candidates", ["candidate", "stage", "clean", "robust", "cost"], rows, caption, texts=2)
+
+
+def changes_grid(state: Hardening) -> Grid:
+    """Before and after on test rows."""
+    rows = [[each.what, str(each.examples), *_sides(each), *_test(each)] for each in state.changes]
+    caption = (
+        "Test rows, read once, after everything was chosen. In %, with 95 % intervals: Wilson for accuracies, paired "
+        "bootstrap for the change; p: McNemar's exact test on the same rows, two-sided."
+    )
+    header = ["", "rows", "before", "after", "change", "95 % interval", "p"]
+    return Grid(f"{state.task}: your model, and {state.winner}", header, rows, caption)
+
+
+def _sides(each: Change) -> list[str]:
+    pairs = ((each.before, each.before_interval), (each.after, each.after_interval))
+    return [
+        f"{100 * value:.1f}" + ("" if ends is None else f" ({100 * ends[0]:.0f}-{100 * ends[1]:.0f})")
+        for value, ends in pairs
+    ]
+
+
+def _test(each: Change) -> list[str]:
+    ends = "" if each.interval is None else f"{100 * each.interval[0]:+.1f} to {100 * each.interval[1]:+.1f}"
+    p = "" if each.p is None else "< 0.001" if each.p < 0.001 else f"{each.p:.3f}"
+    return [f"{100 * each.difference:+.1f}", ends, p]
+
+
+def show_end(state: Hardening, output: Path, console: Console) -> None:
+    """The tables, some texts that hold now, and what to do next."""
+    console.print(Folded(tried_grid(state)))
+    if state.changes:
+        console.print(Folded(changes_grid(state)))
+    if state.outcome == "hardened":
+        labels = whole_task(output).labels
+        texts = saved_examples(output / TEST / BEFORE, output / TEST / AFTER, state.threats, SHOWN_TEXTS)
+        if texts:
+            console.print("Texts that broke your model, and do not break this one:", highlight=False)
+        for text in texts:
+            console.print(diff(text, labels), soft_wrap=True)
+    console.print(state.sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{duration(state.spent)} of {duration(state.budget)}.", highlight=False)
+    if state.outcome == "hardened":
+        console.print(f"The model is in {output}/model, its card in {output}/README.md", highlight=False, markup=False)
+        console.print(f"To make it again:\n{state.reproduce}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Everything that was measured: {output}/report.html", highlight=False, markup=False, soft_wrap=True)

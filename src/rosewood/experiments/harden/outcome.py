@@ -1,0 +1,121 @@
+"""What a hardening leaves: the winner as a run, a page, a card, and the commands that make the winner again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import yaml
+
+from rosewood.comparison.runs import load_runs
+from rosewood.config.settings import RunSettings
+from rosewood.experiments.harden.board import changes_grid, tried_grid
+from rosewood.experiments.harden.candidates import START
+from rosewood.experiments.harden.race import Race
+from rosewood.experiments.harden.rows import FOLDER, TASK, whole_task
+from rosewood.experiments.harden.stage import WORK, Work
+from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST
+from rosewood.report.card import model_card
+from rosewood.report.figures.hardening import trade_off
+from rosewood.report.figures.save import save
+from rosewood.report.page import write_report
+from rosewood.report.parts import Chart, Charts, Listing, Section, Table
+from rosewood.report.subject import subject
+from rosewood.results import Hardening, write
+from rosewood.results.durable import staged
+from rosewood.results.grid import to_markdown
+
+PAGE, CARD, FIGURE = "report.html", "README.md", "trade-off.png"
+_OF_RUNS = ("run.json", "recipe.yaml", "average.json", "metrics.json", "history.jsonl")
+
+
+def export(race: Race) -> None:
+    """Write everything that is for the user; what is there already is written again, to the same end."""
+    state, output = race.state, race.output
+    if state.winner not in (None, START):
+        race.state = state = state.model_copy(update={"reproduce": commands(race, str(state.winner))})
+    if state.winner is not None and state.outcome == "hardened":
+        _as_run(race, state.winner)
+    folders = [output / TEST / name for name in (BEFORE, AFTER) if (output / TEST / name).exists()]
+    about = subject(load_runs(folders), BEFORE if len(folders) > 1 else None, title=f"Hardening on {state.task}")
+    write_report([about], output / PAGE, notes=[state.sentence], closing=[_section(state)])
+    save(trade_off(state), output / FIGURE)
+    if state.outcome == "hardened":
+        write(output / CARD, _card(output, state))
+
+
+def commands(race: Race, candidate: str) -> str:
+    """What makes a candidate again, a command a line: its training, and what is then made of it."""
+    work = Work.model_validate_json((race.folder(candidate) / WORK).read_text(encoding="utf-8"))
+    if work.kind == "trained":
+        return _train(race, work, _again(candidate))
+    lines = [commands(race, name) for name in work.made_of if name != START]
+    places = [race.base.model if name == START else _again(name) for name in work.made_of]
+    if work.kind == "wrapped":
+        task = ["--task", str(race.output / FOLDER / TASK)] if START in work.made_of else []
+        lines.append(_joined("wrap", *places, "--with", work.defence, *task, "--output", _again("wrapped")))
+    else:
+        weights = [word for share in work.parts.values() for word in ("--weight", f"{share:g}")]
+        mixed = [*places, *weights, "--pretrained", work.pretrained]
+        lines.append(_joined("average", *mixed, "--output", _again("mixed")))
+    return "\n".join(lines)
+
+
+def _train(race: Race, work: Work, place: str) -> str:
+    source = next(each.source for each in race.entrants if each.name == work.candidate)
+    named = ["--recipe", source, "--task", str(race.output / FOLDER / TASK)]
+    settings = work.plan().only(RunSettings).words(without=["data_dir"])
+    arguments = [
+        word for name, value in work.arguments.items() for word in ("--set", f"training.{name}={json.dumps(value)}")
+    ]
+    return _joined("train", *named, *settings, *arguments, "--output", place)
+
+
+def _again(candidate: str) -> str:
+    """A folder for what is made again."""
+    return f"{re.sub(r'[^A-Za-z0-9.+]+', '-', candidate).strip('-')}-again"
+
+
+def _joined(*words: str) -> str:
+    return shlex.join(["rosewood", *words])
+
+
+def _as_run(race: Race, winner: str) -> None:
+    """The winner's model, and its test results, where any command that takes a run looks for them."""
+    output, source = race.output, race.run_of(winner)
+    with staged(output / "model") as new:
+        shutil.copytree(race.model_of(winner), new, dirs_exist_ok=True)
+    for name in _OF_RUNS:
+        if (source / name).exists():
+            shutil.copy(source / name, output / name)
+    task = whole_task(output).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    write(output / "task.yaml", yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
+    for found in (output / TEST / AFTER).iterdir():
+        if found.is_dir():
+            shutil.copytree(found, output / found.name, dirs_exist_ok=True)
+        elif found.name != ".lock":
+            shutil.copy(found, output / found.name)
+
+
+def _section(state: Hardening) -> Section:
+    """What was tried on held-out rows, and how the winner is made."""
+    chart = Chart(trade_off(state), "Each candidate's clean and robust accuracy on held-out rows, with 95 % intervals.")
+    parts = [Charts([chart]), Table(tried_grid(state))]
+    if state.changes:
+        parts.insert(0, Table(changes_grid(state)))
+    if state.reproduce:
+        parts.append(Listing(f"How {state.winner} is made", state.reproduce, folded=False))
+    return Section(
+        "What was tried", parts, "Rows that were held out from training chose; test rows were read once, at the end."
+    )
+
+
+def _card(output: Path, state: Hardening) -> str:
+    """The card of the run, or a short one where a wrapper is around a model that no run made; and how it was found."""
+    made = (output / "run.json").exists()
+    head = str(model_card(output)) if made else f"# {state.winner}\n\nMade from `{state.model}` with Rosewood.\n"
+    tables = "\n\n".join(to_markdown(grid) for grid in (changes_grid(state), tried_grid(state)))
+    return f"{head.rstrip()}\n\n## How it was hardened\n\n{state.sentence}\n\n{tables}\n\n```\n{state.reproduce}\n```\n"

@@ -1,0 +1,281 @@
+"""The race: who goes on after a stage, what is made of the finalists, and who wins on held-out rows.
+
+Everything that is decided is decided from what is written down, by functions that give the same answer again: a start
+after Ctrl-C or a kill reads what is finished, does what is not, and comes to the same choice and the same weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich import get_console
+
+from rosewood.data.loading import load_split
+from rosewood.errors import ExperimentError
+from rosewood.experiments.cell import ERROR
+from rosewood.experiments.engines.local import CellEngine, Event
+from rosewood.experiments.harden.candidates import START, Mixture, Trained, Untrained, untrained
+from rosewood.experiments.harden.rows import choosing_task
+from rosewood.experiments.harden.schedule import (
+    FEWEST_ROWS,
+    Stopwatch,
+    judging_seconds,
+    measurement_seconds,
+    stage_seconds,
+)
+from rosewood.experiments.harden.stage import MADE, RUN, Work, result_file, work_on_candidate
+from rosewood.experiments.status import duration
+from rosewood.results import Decision, Hardening, Measured
+from rosewood.results.durable import write_whole
+from rosewood.results.guessing import majority_share
+from rosewood.training.callbacks import Interrupted
+
+FILE, CANDIDATES = "harden.json", "candidates"
+News = Callable[[Hardening, str], None]
+"""Called with what is known so far and a sentence about what has happened."""
+
+
+class Here:
+    """An engine that works in this process: nothing has to be started, and no model is loaded by two at a time."""
+
+    def run(self, folders: Sequence[Path]) -> Iterator[Event]:
+        """One candidate after the other."""
+        for folder in folders:
+            yield Event(folder, "started")
+            with _bars_on_terminals_only():
+                try:
+                    work_on_candidate(folder)
+                except Interrupted:
+                    raise KeyboardInterrupt from None
+            yield Event(folder, "ended")
+
+
+@contextmanager
+def _bars_on_terminals_only() -> Iterator[None]:
+    """Bars of training say nothing in a file or a pipe, where they cannot move."""
+    console = get_console()
+    before, console.quiet = console.quiet, console.quiet or not sys.stdout.isatty()
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+@dataclass
+class Race:
+    """A hardening under way: what is known, and how the rest comes about."""
+
+    state: Hardening
+    output: Path
+    base: Work
+    """The start's work, which the others' differ from in a few fields."""
+    entrants: Sequence[Trained]
+    around: Sequence[str]
+    """Defences that may be put around a model."""
+    engine: CellEngine
+    watch: Stopwatch
+    news: News
+
+    def update(self, said: str = "", **changes: object) -> None:
+        """Write down what has become known, before anything is done with it."""
+        spent = self.watch.spent(self.output)
+        self.state = self.state.model_copy(update=changes | {"spent": round(spent, 3)})
+        self.state.save(self.output / FILE)
+        self.news(self.state, said)
+
+    def folder(self, candidate: str) -> Path:
+        """Where a candidate is worked on; names of recipes may be paths."""
+        plain = "".join(sign if sign.isalnum() or sign in "+-.@" else "_" for sign in candidate)
+        return self.output / CANDIDATES / plain[-120:]
+
+    def run(self) -> str:
+        """All stages; the name of the winner, which may be the start."""
+        assert self.state.schedule is not None
+        self.measure([self.base], 0, "the model as it is")
+        self._check_start()
+        going = list(self.state.schedule.entrants)
+        for stage in range(1, len(self.state.schedule.keep) + 1):
+            self.measure([self._trained(name, stage) for name in going], stage, f"stage {stage}")
+            going = self._kept(stage, going)
+        finalists = [self._entrant(name) for name in going]
+        stage = len(self.state.schedule.keep) + 1
+        fitting = self._fitting(untrained(finalists, self.around), stage)
+        self.measure([self._made(each, stage) for each in fitting], stage, "made without training")
+        winner = self.choice()
+        self.update(winner=winner)
+        return winner
+
+    def _check_start(self) -> None:
+        """A model that guesses cannot be misled: whatever it keeps under attack is not robustness."""
+        labels = load_split(choosing_task(self.output), "test", size=self.base.clean_rows, seed=self.base.seed)["label"]
+        start, share = self.state.last(START), majority_share(labels[:])
+        if share is not None and start.clean_accuracy <= share:
+            raise ExperimentError(
+                f"your model is at guessing: right on {start.clean_accuracy:.1%} of the held-out rows, and always "
+                f"answering the most frequent label on {share:.1%}. Fine-tune it first, or correct the order of its "
+                "outputs with --labels"
+            )
+
+    def measure(self, works: Sequence[Work], stage: int, what: str) -> None:
+        """Have candidates worked on, as many as have not been, and write down how they did, in their order."""
+        by_folder = {self.folder(work.candidate): work for work in works}
+        waiting = [folder for folder in by_folder if not result_file(folder, stage).exists()]
+        for folder in waiting:
+            by_folder[folder].save(folder)
+            (folder / ERROR).unlink(missing_ok=True)
+        for event in self.engine.run(waiting):
+            name = by_folder[event.folder].candidate
+            if event.what == "started":
+                self.news(self.state, f"{name}: {what}")
+            else:
+                self._check(event, stage)
+                found = Measured.load(result_file(event.folder, stage))
+                self.update(self._said(found), **self.state.with_measured(found))
+        for folder in by_folder:  # in one order, whichever ended first, and whoever has measured it
+            found = Measured.load(result_file(folder, stage))
+            self.state = self.state.model_copy(update=self.state.with_measured(found))
+        assert self.state.schedule is not None
+        order = {name: place for place, name in enumerate([START, *self.state.schedule.entrants])}
+        self.update(tried=sorted(self.state.tried, key=lambda each: order.get(each.candidate, len(order))))
+
+    def _check(self, event: Event, stage: int) -> None:
+        if result_file(event.folder, stage).exists():
+            return
+        error = event.folder / ERROR
+        if event.lost:
+            write_whole(error, f"{event.lost}\n")
+        why = error.read_text(encoding="utf-8").strip() if error.exists() else "it was stopped"
+        raise ExperimentError(f"{event.folder.name} could not be finished: {why}\nGive the same command to try again.")
+
+    def _said(self, found: Measured) -> str:
+        trained = f" after {found.steps} steps" if found.steps else ""
+        return (
+            f"{found.candidate}{trained}: clean {found.clean_accuracy:.1%}, robust {found.robust_accuracy:.1%} of "
+            f"{len(found.robust)} held-out rows; {self.left()} left"
+        )
+
+    def left(self) -> str:
+        """Of the budget."""
+        return duration(max(0.0, self.state.budget - self.watch.spent(self.output)))
+
+    def _entrant(self, name: str) -> Trained:
+        return next(each for each in self.entrants if each.name == name)
+
+    def _trained(self, name: str, stage: int) -> Work:
+        assert self.state.schedule is not None
+        entrant, steps = self._entrant(name), self.state.schedule.steps[name]
+        return self.base.model_copy(
+            update={
+                "candidate": name,
+                "kind": "trained",
+                "stage": stage,
+                "recipe": entrant.recipe.to_dict(),
+                "model": self.base.model if entrant.origin == "checkpoint" else self.base.pretrained,
+                "arguments": self.base.arguments | {"max_steps": steps[-1]},
+                "until": steps[stage - 1],
+            }
+        )
+
+    def _made(self, each: Untrained, stage: int) -> Work:
+        changes: dict[str, object] = {"candidate": each.name, "stage": stage}
+        if isinstance(each, Mixture):
+            parts = {str(self.run_of(name)): share for name, share in each.of}
+            changes |= {"kind": "mixture", "parts": parts, "made_of": [name for name, _ in each.of]}
+        else:
+            inside = str(self.run_of(each.inside))
+            changes |= {"kind": "wrapped", "model": inside, "defence": each.defence, "made_of": [each.inside]}
+        return self.base.model_copy(update=changes)
+
+    def run_of(self, candidate: str) -> Path:
+        """The finished run of a candidate, or the folder of its model where it has none."""
+        if candidate == START:
+            return Path(self.base.model)
+        folder = self.folder(candidate)
+        return folder / RUN if (folder / RUN).exists() else folder / MADE
+
+    def model_of(self, candidate: str) -> Path:
+        """The folder with the weights of a candidate that has come to its end."""
+        run = self.run_of(candidate)
+        return run / "model" if (run / "run.json").exists() else run
+
+    def test_rows(self) -> int:
+        """Test rows that are attacked: as many as were planned, or fewer if the race has taken too long."""
+        schedule = self.state.schedule
+        assert schedule is not None
+        if self.state.test_rows is None:
+            over = self._forecast(len(schedule.keep)) - self.state.budget
+            needed = self._forecast(len(schedule.keep)) - self.watch.spent(self.output)
+            share = 1.0 if over <= 0 else max(0.0, 1 - over / needed)
+            self.update(test_rows=max(min(FEWEST_ROWS, schedule.test_rows), int(share * schedule.test_rows)))
+        assert self.state.test_rows is not None
+        return self.state.test_rows
+
+    def _kept(self, stage: int, entered: list[str]) -> list[str]:
+        """Who goes on: the better ones, as many as were planned, or as there is time for."""
+        assert self.state.schedule is not None
+        known = next((each for each in self.state.decisions if each.stage == stage), None)
+        if known is None:
+            ranked = sorted(entered, key=self.score, reverse=True)  # of equal ones the more promising
+            keep = self.state.schedule.keep
+            wanted = keep[stage] if stage < len(keep) else len(ranked)
+            fits = wanted
+            while fits > 1 and stage < len(keep) and self._forecast(stage, fits) > self.state.budget:
+                fits -= 1
+            cut = "" if fits == wanted else f"time is short: {fits} of {wanted} go on"
+            known = Decision(stage=stage, entered=entered, kept=ranked[:fits], cut=cut)
+            said = f"{', '.join(known.kept)} {'goes' if fits == 1 else 'go'} on{f' ({cut})' if cut else ''}"
+            self.update(said if stage < len(keep) else "", decisions=[*self.state.decisions, known])
+        for name in entered:
+            if name not in known.kept:
+                shutil.rmtree(self.folder(name) / RUN / "checkpoints", ignore_errors=True)
+        return known.kept
+
+    def score(self, candidate: str) -> float:
+        """Robust accuracy; what the clean accuracy is below the limit is taken off it."""
+        found, start = self.state.last(candidate), self.state.last(START)
+        lost = start.clean_accuracy - found.clean_accuracy - self.state.max_clean_loss / 100
+        return found.robust_accuracy - max(0.0, lost)
+
+    def choice(self) -> str:
+        """The most robust of those that keep to the limits; the start if none is more robust than it."""
+        allowed = [each for each in self.state.tried if self.allowed(each)]
+        return max(allowed, key=lambda each: each.robust_accuracy).candidate  # of equal ones the first, so the start
+
+    def allowed(self, found: Measured) -> bool:
+        """Whether a candidate is as accurate without attacks, and as cheap, as was asked for."""
+        lost = self.state.last(START).clean_accuracy - found.clean_accuracy
+        return lost <= self.state.max_clean_loss / 100 + 1e-9 and found.cost <= self.state.max_cost
+
+    def _fitting(self, candidates: Sequence[Untrained], stage: int) -> list[Untrained]:
+        """The candidates without training that there is time for."""
+        assert self.state.schedule is not None
+        known = next((each for each in self.state.decisions if each.stage == stage), None)
+        if known is None:
+            count = min(len(candidates), self.state.schedule.mixtures)
+            while count and self._forecast(stage - 1, mixtures=count) > self.state.budget:
+                count -= 1
+            names = [each.name for each in candidates]
+            known = Decision(stage=stage, entered=names, kept=names[:count])
+            self.update(decisions=[*self.state.decisions, known])
+        return [each for each in candidates if each.name in known.kept]
+
+    def _forecast(self, stage: int, going: int = 0, mixtures: int = 0) -> float:
+        """Seconds of the whole at the end of a stage, if so many go on, and so many are made without training.
+
+        What is left takes as many times longer than planned as the race has taken so far, if it was slower.
+        """
+        schedule, costs = self.state.schedule, self.state.costs
+        if schedule is None or costs is None:  # a race that is run whatever it takes
+            return 0.0
+        stages = list(enumerate([1, *schedule.keep]))
+        planned = sum(stage_seconds(schedule, costs, number, count) for number, count in stages[: stage + 1])
+        spent = self.watch.spent(self.output)
+        slowness = max(1.0, (spent - self.state.planned_at) / planned)
+        later = sum(stage_seconds(schedule, costs, number, min(going, count)) for number, count in stages[stage + 1 :])
+        made = mixtures * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
+        return spent + slowness * (later + made + judging_seconds(costs, schedule.test_rows))

@@ -1,0 +1,194 @@
+"""From a time budget and measured costs to a race: successive halving in which all candidates get the same time.
+
+In each stage the better half goes on, and every stage doubles the training of those in it. A cheap recipe takes more
+steps in the same time. The plan is made once, before the first candidate trains, and written down: what is measured
+later makes the race shorter at most, never different.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from rosewood.errors import ExperimentError
+from rosewood.experiments.harden.rows import NOISE
+from rosewood.results import Costs, Schedule
+from rosewood.training.run import Plan, start_run
+
+USED = 0.9
+"""The share of the budget that is planned; the rest is for what takes longer than it did when it was measured."""
+HARDER = 1.5
+"""How much longer attacks take on a hardened model: they end early only where they succeed."""
+FINALISTS = 2
+LEAST_STEPS = 4
+"""Optimiser steps of a candidate's first stage, at least."""
+FEWEST_ROWS, MOST_ATTACKED, MOST_TEST, MOST_MIXTURES = 50, 300, 500, 6
+TEST_SHARE, MEASURING_SHARE = 0.2, 0.3
+"""Of the time that is left: for the test rows, and for attacks on held-out rows."""
+CLEAN_PER_ATTACKED = 2
+"""Test rows that are read without an attack, and under each noise, for one that is attacked."""
+MOST_EPOCHS = 10
+TIMED_STEPS = 3
+
+
+@dataclass
+class Stopwatch:
+    """How long things take; tests replace it by one that counts."""
+
+    before: float = 0.0
+    """Seconds that earlier starts of the same hardening have spent."""
+    began: float = field(default_factory=time.monotonic)
+
+    def spent(self, output: Path) -> float:
+        """Seconds since the first start, without those between one start and the next."""
+        return self.before + time.monotonic() - self.began
+
+    def step(self, plan: Plan, candidate: str) -> float:
+        """Seconds of an optimiser step, from a few real ones."""
+        ends = _Ends()
+        rows = (TIMED_STEPS + 1) * plan.training_arguments()["per_device_train_batch_size"]
+        arguments = plan.arguments | {"max_steps": TIMED_STEPS + 1}
+        with TemporaryDirectory() as folder:
+            start_run(
+                plan.model_copy(update={"arguments": arguments, "train_size": min(rows, plan.train_size or rows)}),
+                Path(folder) / "run",
+                callbacks=[ends],
+            )
+        return ends.seconds()
+
+    def of(self, what: str, seconds: float) -> float:
+        """Seconds of a row, or until work begins, as they were measured; `what` is the field of `Costs`."""
+        return seconds
+
+
+class _Ends(TrainerCallback):
+    """When steps end; the first, which warms everything up, is left out."""
+
+    def __init__(self) -> None:
+        self._ends: list[float] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self._ends.append(time.monotonic())
+
+    def seconds(self) -> float:
+        return median(end - begin for begin, end in zip(self._ends, self._ends[1:], strict=False))
+
+
+def halved(entrants: int) -> list[int]:
+    """How many candidates are in each stage.
+
+    >>> halved(6), halved(3), halved(2), halved(1)
+    ([6, 3, 2], [3, 2], [2, 1], [1])
+    """
+    found = [entrants]
+    while found[-1] > (FINALISTS if entrants > FINALISTS else 1):
+        found.append(max(FINALISTS if entrants > FINALISTS else 1, ceil(found[-1] / 2)))
+    return found
+
+
+def shares(stages: int) -> list[float]:
+    """The part of its whole training that a candidate has had at the end of each stage.
+
+    >>> shares(3)
+    [0.25, 0.5, 1.0]
+    """
+    return [0.5 ** (stages - 1 - stage) for stage in range(stages)]
+
+
+def planned(
+    budget: float, spent: float, costs: Costs, entrants: Sequence[str], rows: dict[str, int], untrained: int
+) -> Schedule:
+    """The race that fits the time that is left.
+
+    Args:
+        budget: Seconds for everything.
+        spent: Seconds that are gone.
+        costs: What things were measured to take.
+        entrants: The candidates that are trained, the most promising first; the last are left out if time is short.
+        rows: How many there are: `choosing`, and `steps`, the steps of one pass over the training rows.
+        untrained: Candidates that could be made without training.
+
+    Raises:
+        ExperimentError: not even one candidate fits.
+    """
+    left = USED * budget - spent
+    for count in range(len(entrants), 0, -1):
+        found = _fitting(left, costs, list(entrants[:count]), rows, untrained)
+        if found is not None:
+            return found
+    least = _least(costs, entrants[0])
+    raise ExperimentError(
+        f"the budget is too short: {budget:.0f} s, of which {spent:.0f} s are spent, and one candidate takes about "
+        f"{least:.0f} s more. Give --budget {ceil((spent + least) / USED / 60)}m or more, fewer threats, "
+        "or fewer tokens per text (--max-length)"
+    )
+
+
+def _fitting(left: float, costs: Costs, entrants: list[str], rows: dict[str, int], untrained: int) -> Schedule | None:
+    keep, parts = halved(len(entrants)), shares(len(halved(len(entrants))))
+    mixtures, row = min(untrained, MOST_MIXTURES), HARDER * max(costs.attacked_row, 1e-9)
+    measurements = 1 + sum(keep) + mixtures
+    test_rows = _between(FEWEST_ROWS, TEST_SHARE * left / (2 * row), MOST_TEST)
+    fewest, most = (min(bound, rows["choosing"]) for bound in (FEWEST_ROWS, MOST_ATTACKED))
+    attacked = _between(fewest, MEASURING_SHARE * left / (measurements * row), most)
+    fixed = measurements * measurement_seconds(costs, rows["choosing"], attacked) + judging_seconds(costs, test_rows)
+    trainings = sum(count * (part - before) for count, part, before in zip(keep, parts, [0.0, *parts], strict=False))
+    whole = max(0.0, left - fixed) / trainings  # seconds of training for a finalist
+    limit = MOST_EPOCHS * rows["steps"]
+    steps = {
+        name: [round(part * min(limit, whole / max(costs.steps[name], 1e-9))) for part in parts] for name in entrants
+    }
+    if any(each[0] < min(LEAST_STEPS, limit) for each in steps.values()):
+        return None
+    training = trainings * max(costs.steps[name] * each[-1] for name, each in steps.items())
+    return Schedule(
+        entrants=entrants,
+        keep=keep,
+        steps=steps,
+        clean_rows=rows["choosing"],
+        attacked_rows=attacked,
+        mixtures=mixtures,
+        test_rows=test_rows,
+        seconds=fixed + training,
+    )
+
+
+def measurement_seconds(costs: Costs, clean_rows: int, attacked_rows: int) -> float:
+    """Of one candidate on held-out rows, from its first to its last moment."""
+    return costs.begin + clean_rows * costs.clean_row + attacked_rows * costs.attacked_row * HARDER
+
+
+def stage_seconds(schedule: Schedule, costs: Costs, stage: int, count: int) -> float:
+    """Of a stage, counted from 1, with so many candidates in it; of stage 0, that of the start alone."""
+    measuring = count * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
+    if stage == 0:
+        return measuring
+    parts = [0.0, *shares(len(schedule.keep))]
+    whole = max(costs.steps[name] * steps[-1] for name, steps in schedule.steps.items())
+    return measuring + count * whole * (parts[stage] - parts[stage - 1])
+
+
+def judging_seconds(costs: Costs, rows: int) -> float:
+    """Of the start and the winner on test rows, noise included."""
+    clean = CLEAN_PER_ATTACKED * (1 + len(NOISE.kinds))
+    return 2 * (costs.begin + rows * (costs.attacked_row * HARDER + clean * costs.clean_row))
+
+
+def _least(costs: Costs, entrant: str) -> float:
+    measuring = 2 * measurement_seconds(costs, FEWEST_ROWS, FEWEST_ROWS)
+    return measuring + LEAST_STEPS * costs.steps[entrant] + judging_seconds(costs, FEWEST_ROWS)
+
+
+def _between(low: int, value: float, high: int) -> int:
+    return int(max(low, min(value, high)))

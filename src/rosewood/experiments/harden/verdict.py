@@ -1,0 +1,182 @@
+"""Before and after on test rows, which are read here for the first time: what has changed, and whether it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rosewood.attacks.runner.api import prepare, provisions
+from rosewood.attacks.runner.execute import carry_out
+from rosewood.attacks.runner.store import load_attack
+from rosewood.comparison.statistics import holm, mcnemar, paired_bootstrap
+from rosewood.config.settings import AttackSettings
+from rosewood.data.loading import load_split
+from rosewood.evaluation.evaluate import evaluate
+from rosewood.evaluation.files import correct_by_set, load_evaluation, predictions_path
+from rosewood.experiments.harden.candidates import attack_of
+from rosewood.experiments.harden.rows import judging_task, training_task
+from rosewood.experiments.harden.schedule import CLEAN_PER_ATTACKED
+from rosewood.experiments.harden.stage import WITHSTOOD, Work
+from rosewood.models.modes import accelerated
+from rosewood.models.open import load_classifier
+from rosewood.results import AttackedExample, Change, Evaluation, Hardening
+
+TEST, BEFORE, AFTER = "test", "before", "after"
+LEVEL = 0.05
+Right = NDArray[np.bool_]
+Role = Literal["clean", "threat", "noise"]
+
+
+def judge(model: Path, folder: Path, work: Work, rows: int) -> None:
+    """Measure a model on test rows: clean, under noise, under each threat; what is in the folder is kept."""
+    output = Path(work.output)
+    task = judging_task(output)
+    opened, tokenizer = load_classifier(str(model))
+    opened = accelerated(opened)
+    evaluate(
+        opened,
+        tokenizer,
+        task,
+        data_dir=work.data_dir,
+        size=CLEAN_PER_ATTACKED * rows,
+        max_length=work.max_length,
+        seed=work.seed,
+        output=folder,
+    )
+    attacked = load_split(task, "test", work.data_dir, rows, work.seed)
+    for threat in work.threats:
+        attack = attack_of(threat, work.black_box)
+        campaign = prepare(
+            opened,
+            tokenizer,
+            attacked,
+            attack,
+            provisions(attack, training_task(output), work.data_dir, work.lexicon),
+            AttackSettings(seed=work.seed, max_length=work.max_length),
+            task=task.name,
+            split="test",
+        )
+        carry_out(campaign, attack_folder(folder, threat), progress=False)
+
+
+def attack_folder(folder: Path, threat: str) -> Path:
+    """Where a model's attack by a threat is kept, among the attacks of its folder."""
+    return folder / "attacks" / f"{threat}-test".replace(":", "-")
+
+
+def changes(before: Path, after: Path, threats: Sequence[str]) -> list[Change]:
+    """Every figure of two models on the same test rows, and the paired test between them."""
+    found = [*_on_sets(before, after)]
+    for threat in threats:
+        ours, theirs = (load_attack(attack_folder(folder, threat)) for folder in (after, before))
+        pair = [np.array([each.status in WITHSTOOD for each in side.examples]) for side in (ours, theirs)]
+        ends = theirs.summary.robust_interval, ours.summary.robust_interval
+        found.append(_change(f"under {threat}", "threat", pair[0], pair[1], *ends))
+    return found
+
+
+def _on_sets(before: Path, after: Path) -> Iterator[Change]:
+    first, second = load_evaluation(before), load_evaluation(after)
+    right = [correct_by_set(predictions_path(*place)) for place in _places(((before, first), (after, second)))]
+    for one, other in zip(first.sets, second.sets, strict=True):
+        role: Role = "noise" if one.role == "noise" else "clean"
+        what = role if role == "clean" else one.name
+        yield _change(what, role, right[1][one.name], right[0][one.name], one.interval, other.interval)
+    clean = [next(each for each in found.sets if each.role == "clean") for found in (first, second)]
+    yield Change(
+        what="calibration error",
+        role="calibration",
+        examples=clean[0].examples,
+        before=clean[0].ece,
+        after=clean[1].ece,
+        difference=clean[1].ece - clean[0].ece,
+    )
+
+
+def _places(sides: Sequence[tuple[Path, Evaluation]]) -> Iterator[tuple[Path, str | None, str]]:
+    return ((folder, found.suite, found.task) for folder, found in sides)
+
+
+def _change(
+    what: str,
+    role: Role,
+    after: Right,
+    before: Right,
+    before_interval: tuple[float, float],
+    interval: tuple[float, float],
+) -> Change:
+    drawn = paired_bootstrap(after, before)
+    return Change(
+        what=what,
+        role=role,
+        examples=len(after),
+        before=float(before.mean()),
+        before_interval=before_interval,
+        after=float(after.mean()),
+        after_interval=interval,
+        difference=drawn.difference,
+        interval=(drawn.low, drawn.high),
+        p=mcnemar(after, before),
+    )
+
+
+def is_better(found: Sequence[Change], max_clean_loss: float) -> bool:
+    """Whether some threat is met better beyond noise and none worse, and the clean accuracy is not below its limit.
+
+    Threats are tested together (Holm). The limit counts as broken where the whole interval of the loss is beyond it.
+    """
+    threats = {each.what: each for each in found if each.role == "threat"}
+    adjusted = holm({what: each.p for what, each in threats.items() if each.p is not None})
+    sure = [threats[what].difference for what, p in adjusted.items() if p < LEVEL]
+    clean = next(each for each in found if each.role == "clean")
+    assert clean.interval is not None
+    return bool(sure) and min(sure) > 0 and clean.interval[1] >= -max_clean_loss / 100
+
+
+def sentence_of(state: Hardening, better: bool) -> str:
+    """The end in words."""
+    if not state.changes:
+        return (
+            "Nothing is better beyond noise: on held-out rows no candidate within the limits was more robust than your "
+            "model. It is unchanged."
+        )
+    figures = "; ".join(_told(each) for each in state.changes if each.role in ("threat", "clean"))
+    if better:
+        return f"{state.winner} is better: {figures}."
+    threats = [each for each in state.changes if each.role == "threat"]
+    least = max(_detectable(each) for each in threats)
+    return (
+        f"Nothing is better beyond noise: your model is unchanged. The best candidate, {state.winner}: {figures}. "
+        f"These test rows show differences of about {100 * least:.0f} points or more."
+    )
+
+
+def _told(each: Change) -> str:
+    assert each.interval is not None and each.p is not None
+    low, high = (100 * end for end in each.interval)
+    p = "p < 0.001" if each.p < 0.001 else f"p = {each.p:.3f}"
+    return (
+        f"{each.what} {100 * each.before:.1f} -> {100 * each.after:.1f} % "
+        f"({100 * each.difference:+.1f} points, {low:+.1f} to {high:+.1f}, {p})"
+    )
+
+
+def _detectable(each: Change) -> float:
+    """The difference that a test on so many rows finds four times in five, at the spread that was seen."""
+    assert each.interval is not None
+    return 2.8 * max((each.interval[1] - each.interval[0]) / 3.92, 1 / sqrt(each.examples) / 4)
+
+
+def saved_examples(before: Path, after: Path, threats: Sequence[str], most: int) -> list[AttackedExample]:
+    """Texts that an attack broke before, and none after: as they were changed then."""
+    found = []
+    for threat in threats:
+        ours, theirs = (load_attack(attack_folder(folder, threat)).examples for folder in (after, before))
+        hold = {each.row for each in ours if each.status in WITHSTOOD}
+        found += [each for each in theirs if each.status == "broken" and each.row in hold]
+    return found[:most]

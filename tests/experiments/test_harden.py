@@ -1,0 +1,178 @@
+"""Hardenings of a tiny classifier: a recipe that is known to be the best, and one that helps nobody."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import pipeline
+from typer.testing import CliRunner
+
+from rosewood.cli import app, train  # noqa: F401  adds the command
+from rosewood.data import loading
+from rosewood.errors import ExperimentError
+from rosewood.experiments.harden.harden import harden, seconds_of
+from rosewood.results import Hardening
+from tiny_harden import Counted, Place
+
+pytestmark = pytest.mark.filterwarnings("ignore:the training loss is still that of guessing")
+
+
+class Spied:
+    """A place, a hardening of it, and the test rows' readers: what harden.json said when they read them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Place(folder)
+        self.model = self.place.classifier()
+        self.moments: list[str | None] = []
+        real = loading.read_file
+
+        def reading(file: Path, *rest: object) -> object:
+            if Path(file).resolve() == self.place.test.resolve():
+                state = folder / "hardened" / "harden.json"
+                self.moments.append(Hardening.load(state).winner if state.exists() else None)
+            return real(file, *rest)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loading, "read_file", reading)
+            self.found = self.place.harden(self.model)
+
+
+@pytest.fixture(scope="module")
+def spied(tmp_path_factory: pytest.TempPathFactory) -> Spied:
+    return Spied(tmp_path_factory.mktemp("harden"))
+
+
+def test_the_recipe_that_is_known_to_be_best_wins(spied: Spied) -> None:
+    found, output = spied.found, spied.place.folder / "hardened"
+    assert found.outcome == "hardened"
+    assert found.winner is not None and "substitution" in found.winner
+    threat = next(each for each in found.changes if each.role == "threat")
+    assert threat.difference > 0.2 and threat.p is not None and threat.p < 0.001
+    assert {"clean", "noise", "calibration"} <= {each.role for each in found.changes}
+    for name in ("report.html", "README.md", "trade-off.png", "run.json", "evaluation.json"):
+        assert (output / name).stat().st_size > 0
+    assert "How it was hardened" in (output / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_result_loads_with_plain_transformers(spied: Spied) -> None:
+    classify = pipeline("text-classification", model=str(spied.place.folder / "hardened" / "model"))
+    assert classify("this film the bonny story")[0]["label"] == "1"
+    assert classify("this film the stale story")[0]["label"] == "0"
+
+
+def test_the_command_makes_the_same_weights_again(spied: Spied, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(spied.place.folder)
+    first = spied.found.reproduce.splitlines()[0]
+    words = shlex.split(first)
+    ended = CliRunner().invoke(app, words[1:])
+    assert ended.exit_code == 0, ended.output
+    folder = next((spied.place.folder / "hardened" / "candidates").glob("substitution"))
+    again = load_file(Path(words[words.index("--output") + 1]) / "model" / "model.safetensors")
+    for name, tensor in load_file(folder / "run" / "model" / "model.safetensors").items():
+        assert torch.equal(tensor, again[name]), name
+
+
+def test_test_rows_are_read_only_after_the_choice(spied: Spied) -> None:
+    assert spied.moments and all(winner == spied.found.winner for winner in spied.moments)
+
+
+def test_held_out_rows_are_in_no_other_part(spied: Spied) -> None:
+    data = spied.place.folder / "hardened" / "data"
+    train_rows, choosing = (set((data / name).read_text(encoding="utf-8").splitlines()) for name in
+                            ("train.jsonl", "choosing.jsonl"))  # fmt: skip
+    assert choosing and not train_rows & choosing
+    assert not (data / "test.jsonl").exists()  # the user has test rows
+
+
+def test_a_finished_hardening_stays_and_another_is_refused(spied: Spied) -> None:
+    assert spied.place.harden(spied.model) == spied.found
+    with pytest.raises(ExperimentError, match="holds another hardening"):
+        spied.place.harden(spied.model, max_clean_loss=3.0)
+
+
+def test_nothing_better_changes_nothing(spied: Spied) -> None:
+    still = {"learning_rate": 1e-8, "per_device_train_batch_size": 16}
+    found = spied.place.harden(spied.model, "still", candidates=["vanilla"], training=still, budget=60)
+    assert found.outcome == "unchanged"
+    assert "Nothing is better beyond noise" in found.sentence and "unchanged" in found.sentence
+    output = spied.place.folder / "still"
+    assert not (output / "model").exists() and not (output / "run.json").exists()
+    assert (output / "report.html").exists()
+
+
+def test_a_pretrained_model_is_fine_tuned_first(spied: Spied) -> None:
+    found = spied.place.harden(
+        str(spied.place.encoder), "fresh", candidates=[f"{spied.place.best}@pretrained"], test_file=None, budget=150
+    )
+    output = spied.place.folder / "fresh"
+    assert found.plain_steps is not None and found.plain_steps + 1 >= 0.3 * 150
+    assert found.start == str((output / "candidates" / "start" / "run" / "model").resolve())
+    assert [each.candidate for each in found.tried] == ["start", "substitution@pretrained"]
+    assert (output / "data" / "test.jsonl").exists()  # kept back, since there is no test file
+
+
+def test_a_model_that_guesses_is_refused(spied: Spied) -> None:
+    with pytest.raises(ExperimentError, match="your model is at guessing"):
+        spied.place.harden(spied.place.classifier(1, "raw"), "guessing", candidates=["vanilla"])
+
+
+def test_what_cannot_be_is_said_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="a budget is a time such as 2h"):
+        seconds_of("soon")
+    with pytest.raises(ExperimentError, match="name the data"):
+        harden("m", output=tmp_path / "out")
+    with pytest.raises(ExperimentError, match="harden has no setting 'epochs'"):
+        harden("m", "reviews", output=tmp_path / "out", epochs=3)
+    assert not (tmp_path / "out").exists()
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from rosewood.training.trainer import RobustTrainer
+from rosewood.attacks.runner import execute
+from tiny_harden import Place
+
+def killing(real, at):
+    left = [at]
+    def wrapped(*args, **kwargs):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    return wrapped
+
+place, output, kind, at = Place.existing(Path(sys.argv[2])), sys.argv[3], sys.argv[4], int(sys.argv[5])
+if kind == "step":
+    RobustTrainer.training_step = killing(RobustTrainer.training_step, at)
+elif kind == "block":
+    execute.FinishedBlock = killing(execute.FinishedBlock, at)
+place.harden(str(place.folder / "plain" / "model"), output)
+"""
+
+
+@pytest.mark.slow
+def test_killed_three_times_it_ends_with_the_same_choice_and_weights(spied: Spied) -> None:
+    folder = spied.place.folder
+    here = str(Path(__file__).parent.parent)
+    for kind, at in (("step", 7), ("block", 4), ("step", 9), ("none", 0)):
+        words = [sys.executable, "-W", "ignore", "-c", SCRIPT, here, str(folder), "killed", kind, str(at)]
+        ended = subprocess.run(words, capture_output=True, text=True)
+        assert ended.returncode == (0 if kind == "none" else -9), ended.stderr
+    again, whole = Hardening.load(folder / "killed" / "harden.json"), spied.found
+    assert (again.winner, again.outcome, again.schedule) == (whole.winner, whole.outcome, whole.schedule)
+    assert again.tried == whole.tried and again.changes == whole.changes
+    first, second = (load_file(folder / name / "model" / "model.safetensors") for name in ("hardened", "killed"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_time_that_is_counted_is_kept(spied: Spied) -> None:
+    assert spied.found.spent <= 1.1 * spied.found.budget
+    assert Counted().spent(spied.place.folder / "hardened") == pytest.approx(spied.found.spent, rel=0.05)

@@ -1,0 +1,210 @@
+"""Races whose candidates are made up: who wins, what it costs, and that a start after a kill decides alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rosewood.errors import ExperimentError
+from rosewood.experiments.engines.local import Event
+from rosewood.experiments.harden.candidates import START, Mixture, Trained, entrants, threat_names, untrained, wrappers
+from rosewood.experiments.harden.race import FILE, Race
+from rosewood.experiments.harden.schedule import HARDER, Stopwatch, judging_seconds, planned
+from rosewood.experiments.harden.stage import WORK, Work, result_file
+from rosewood.recipe import load_recipe
+from rosewood.results import Costs, Hardening, Measured
+
+ROWS = 200
+
+
+@dataclass
+class World:
+    """Made-up candidates: how right they end, clean and robust, and what a second of work really takes."""
+
+    ends: dict[str, tuple[float, float]]
+    costs: Costs
+    slower: float = 1.0
+    seconds: float = 0.0
+    steps: dict[str, int] = field(default_factory=dict)
+    killed_at: int | None = None
+    measured: list[str] = field(default_factory=list)
+
+    def run(self, folders: Sequence[Path]) -> Iterator[Event]:
+        for folder in folders:
+            yield Event(folder, "started")
+            work = Work.model_validate_json((folder / WORK).read_text(encoding="utf-8"))
+            trained = work.until - self.steps.get(work.candidate, 0) if work.kind == "trained" else 0
+            if len(self.measured) == self.killed_at:
+                raise KeyboardInterrupt
+            self.steps[work.candidate] = work.until
+            costs, rows = self.costs, work.attacked_rows
+            measuring = costs.begin + work.clean_rows * costs.clean_row + rows * costs.attacked_row * HARDER
+            self.seconds += self.slower * (measuring + trained * costs.steps.get(work.candidate, 0.0))
+            clean, robust = self.figures(work)
+            found = Measured(
+                candidate=work.candidate,
+                stage=work.stage,
+                steps=work.until,
+                right=[row < round(clean * work.clean_rows) for row in range(work.clean_rows)],
+                robust=[row < round(robust * rows) for row in range(rows)],
+            )
+            found.save(result_file(folder, work.stage))
+            self.measured.append(work.candidate)
+            yield Event(folder, "ended")
+
+    def figures(self, work: Work) -> tuple[float, float]:
+        """A candidate comes nearer to its end with every step; a mixture lies between its parts."""
+        start = self.ends[START]
+        if work.kind == "start":
+            return start
+        if work.kind == "mixture":
+            parts = [(self.ends[name], share) for name, share in zip(work.made_of, work.parts.values(), strict=True)]
+            return sum(end[0] * share for end, share in parts), sum(end[1] * share for end, share in parts)
+        end, done = self.ends[work.candidate], work.until / work.arguments["max_steps"]
+        return start[0] + done * (end[0] - start[0]), start[1] + done * (end[1] - start[1])
+
+
+class Clock(Stopwatch):
+    """The time of a world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def spent(self, output: Path) -> float:
+        return self.world.seconds
+
+
+ENDS = {START: (0.9, 0.3), "a": (0.9, 0.35), "b": (0.895, 0.6), "c": (0.9, 0.4), "d": (0.6, 0.8), "e": (0.9, 0.2)}
+COSTS = Costs(steps=dict.fromkeys("abcde", 0.5) | {"b": 2.0}, clean_row=0.001, attacked_row=0.05, begin=1.0)
+
+
+def race_in(folder: Path, world: World, budget: float = 900.0, **changes: Any) -> Race:
+    names = [name for name in world.ends if name != START]
+    schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, 5)
+    state = Hardening(
+        identity="", command="", model="m", start="m", pretrained="p", task="t", threats=["typos"], budget=budget,
+        max_clean_loss=1.0, max_cost=1.0, costs=world.costs, schedule=schedule,
+    ).model_copy(update=changes)  # fmt: skip
+    base = Work(
+        candidate=START, kind="start", output=str(folder), stage=0, clean_rows=schedule.clean_rows,
+        attacked_rows=schedule.attacked_rows, threats=["typos"], black_box=False, max_length=16, seed=0, data_dir=None,
+        lexicon=None, model="m",
+    )  # fmt: skip
+    racing = [Trained(name, name, load_recipe("vanilla"), "checkpoint") for name in names]
+    return Race(state, folder, base, racing, [], world, Clock(world), lambda state, said: None)
+
+
+@pytest.fixture(autouse=True)
+def _no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up candidates have no labels to compare the start with."""
+    monkeypatch.setattr(Race, "_check_start", lambda self: None)
+
+
+def test_the_best_within_the_limits_wins_though_it_is_the_most_expensive(tmp_path: Path) -> None:
+    race = race_in(tmp_path, World(ENDS, COSTS))
+    assert race.run() == "b"
+    assert race.state.decisions[0].entered == list("abcde")
+    assert "e" not in race.state.decisions[0].kept
+
+
+def test_all_candidates_get_the_same_time(tmp_path: Path) -> None:
+    schedule = race_in(tmp_path, World(ENDS, COSTS)).state.schedule
+    assert schedule is not None
+    seconds = [COSTS.steps[name] * steps[-1] for name, steps in schedule.steps.items()]
+    assert max(seconds) - min(seconds) <= 2.0  # a step of the most expensive one
+
+
+def test_a_mixture_wins_where_the_whole_candidate_costs_too_much(tmp_path: Path) -> None:
+    ends = {START: (0.9, 0.3), "d": (0.88, 0.8)}
+    race = race_in(tmp_path, World(ends, COSTS))
+    winner = race.run()
+    assert winner == "0.5 d + 0.5 start"
+    assert not race.allowed(race.state.last("d"))
+
+
+def test_nothing_better_leaves_the_start(tmp_path: Path) -> None:
+    ends = {START: (0.9, 0.3), "a": (0.9, 0.3), "b": (0.5, 0.5), "c": (0.9, 0.1)}
+    assert race_in(tmp_path, World(ends, COSTS)).run() == START
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.2, 1.5])
+@pytest.mark.parametrize("budget", [300.0, 900.0, 3600.0])
+def test_the_budget_is_kept_to_within_a_tenth(tmp_path: Path, budget: float, slower: float) -> None:
+    world = World(ENDS, COSTS, slower)
+    race = race_in(tmp_path, world, budget)
+    race.run()
+    whole = world.seconds + slower * judging_seconds(COSTS, race.test_rows())
+    assert whole <= 1.1 * budget
+    if slower == 1.0:
+        assert not any(each.cut for each in race.state.decisions)
+
+
+def test_a_slow_race_is_cut_and_says_so(tmp_path: Path) -> None:
+    race = race_in(tmp_path, World(ENDS, COSTS, slower=1.5))
+    assert race.run() == "b"
+    assert any("time is short" in each.cut for each in race.state.decisions)
+
+
+def test_killed_anywhere_it_decides_alike(tmp_path: Path) -> None:
+    whole = race_in(tmp_path / "whole", World(ENDS, COSTS))
+    whole.run()
+    total = len(whole.engine.measured)  # type: ignore[attr-defined]
+    for moment in range(total):
+        folder = tmp_path / str(moment)
+        world = World(ENDS, COSTS, killed_at=moment)
+        first = race_in(folder, world)
+        first.update()
+        with pytest.raises(KeyboardInterrupt):
+            first.run()
+        world.killed_at = None
+        again = race_in(folder, world)
+        again.state = Hardening.load(folder / FILE)
+        assert again.run() == "b"
+        assert again.state.decisions == whole.state.decisions
+        assert again.state.tried == whole.state.tried
+        assert len(world.measured) == total  # nothing was measured twice
+
+
+def test_a_budget_for_nothing_is_refused_before_any_training() -> None:
+    with pytest.raises(ExperimentError, match=r"the budget is too short: 10 s.*--budget"):
+        planned(10.0, 0.0, COSTS, ["a"], {"choosing": ROWS, "steps": 100}, 3)
+
+
+def test_a_short_budget_leaves_out_the_last_candidates() -> None:
+    schedule = planned(150.0, 0.0, COSTS, list("abcde"), {"choosing": ROWS, "steps": 100}, 3)
+    assert schedule.entrants == list("abcde")[: len(schedule.entrants)] != list("abcde")
+
+
+def test_names_of_threats_are_checked() -> None:
+    assert threat_names("words, characters,words") == ["words", "characters"]
+    with pytest.raises(Exception, match="typo"):
+        threat_names("typso")
+
+
+@pytest.mark.parametrize(
+    ("threats", "first"), [("words", "augment:words"), ("typos", "augment:letters"), ("all", "augment")]
+)
+def test_rose_is_among_the_entrants_that_suit_a_threat(threats: str, first: str) -> None:
+    names = [each.name for each in entrants([threats])]
+    assert names[0] == first
+    assert any("rose" in name for name in names)
+
+
+def test_only_models_that_started_alike_are_mixed() -> None:
+    vanilla = load_recipe("vanilla")
+    here, there = Trained("a", "a", vanilla, "checkpoint"), Trained("b@pretrained", "b", vanilla, "pretrained")
+    assert all(
+        "b@pretrained" not in dict(each.of) for each in untrained([here, there], []) if isinstance(each, Mixture)
+    )
+    assert untrained([there], []) == []
+
+
+def test_the_cost_limit_leaves_out_ensembles() -> None:
+    assert wrappers(["characters"], 1.0) == ["corrected"]
+    assert "smoothed:mask" in wrappers(["characters"], 1000.0)
+    assert wrappers(["words"], 1.0) == []
