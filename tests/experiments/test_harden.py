@@ -55,7 +55,7 @@ def test_the_recipe_that_is_known_to_be_best_wins(spied: Spied) -> None:
     threat = next(each for each in found.changes if each.role == "threat")
     assert threat.difference > 0.2 and threat.p is not None and threat.p < 0.001
     assert {"clean", "noise", "calibration"} <= {each.role for each in found.changes}
-    for name in ("report.html", "README.md", "trade-off.png", "run.json", "evaluation.json"):
+    for name in ("report.html", "README.md", "trade-off.html", "run.json", "evaluation.json"):
         assert (output / name).stat().st_size > 0
     assert "How it was hardened" in (output / "README.md").read_text(encoding="utf-8")
 

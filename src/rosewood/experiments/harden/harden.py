@@ -32,11 +32,11 @@ from rosewood.models.open import load_classifier, outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Costs, Hardening, Schedule
 from rosewood.results.files import fingerprint_of
-from rosewood.results.run import typed_command
 from rosewood.results.locks import held
+from rosewood.results.run import typed_command
 from rosewood.training.callbacks import Interrupted
-from rosewood.training.starting_model import in_order_of_outputs, origin_of
 from rosewood.training.run import Plan, check_writable
+from rosewood.training.starting_model import in_order_of_outputs, origin_of
 
 PLAIN_SHARE, PLAIN_EPOCHS = 0.3, 3
 """What plain fine-tuning takes at most, where the model is not a classifier yet: of the budget, and of the rows."""

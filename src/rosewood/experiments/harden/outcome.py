@@ -28,7 +28,7 @@ from rosewood.results import Hardening, write
 from rosewood.results.durable import staged
 from rosewood.results.grid import to_markdown
 
-PAGE, CARD, FIGURE = "report.html", "README.md", "trade-off.png"
+PAGE, CARD, FIGURE = "report.html", "README.md", "trade-off.html"
 _OF_RUNS = ("run.json", "recipe.yaml", "average.json", "metrics.json", "history.jsonl")
 
 

@@ -29,8 +29,8 @@ from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Scorer, label_columns
 from rosewood.recipe import build_recipe
 from rosewood.results import Measured, write
-from rosewood.training.checkpoint import PREFIX, damage
 from rosewood.training.callbacks import Interrupted
+from rosewood.training.checkpoint import PREFIX, damage
 from rosewood.training.run import Plan, finish_run
 
 WORK, RUN, MADE = "work.json", "run", "made"
