@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
-from rich.console import Console
+from rich import get_console
 
 from rosewood.cli import app, resumable
 from rosewood.cli.compare import RAY, chosen_engine
@@ -116,7 +116,7 @@ def harden(
     test rows are read once, at the end: your model and the winner side by side, with paired tests. If nothing is better
     beyond noise, it says so and changes nothing. Given again after Ctrl-C or a crash, the command goes on.
     """
-    console = Console()
+    console = get_console()
     with console.status("Loading"):
         from rosewood.experiments.harden.board import show_end
         from rosewood.experiments.harden.harden import harden as run

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from rich import get_console
 from rich.console import Console
 
 from rosewood.config.settings import RunSettings
@@ -175,7 +176,7 @@ def harden(
         if begun.outcome is not None:
             return begun
         chosen = watch or Stopwatch(before=begun.spent)
-        board = Board(console or Console(), output, chosen)
+        board = Board(console or get_console(), output, chosen)
         base = Work(
             candidate=START,
             kind="start",
