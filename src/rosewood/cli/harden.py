@@ -7,22 +7,11 @@ from pathlib import Path
 import typer
 from rich import get_console
 
-from rosewood.cli import app, resumable
+from rosewood.cli import app, examples, resumable
 from rosewood.cli.compare import RAY, chosen_engine
 from rosewood.cli.options import options_of_settings
 from rosewood.config.settings import DATA, RunSettings, TrainingShortcuts
 
-EXAMPLES = """
-[bold]Examples[/]
-
-  rosewood harden my-model --train-file mine.csv --test-file test.csv --threat characters --budget 30m
-
-  rosewood harden my-model --train-file mine.csv --threat words,characters --budget 2h --max-clean-loss 1.0
-
-  rosewood harden minilm --task reviews --threat typos --budget 1h --candidate augment --candidate augment+rose
-
-  rosewood harden my-model --train-file mine.csv --max-cost 20 --jobs 2
-"""
 LIMITS, SEARCH = "Limits", "Search"
 _NOT_HERE = (
     "model", "validation_size", "new_head", "early_stopping", "select_by", "select_examples", "max_skipped_steps",
@@ -30,7 +19,14 @@ _NOT_HERE = (
 )  # fmt: skip
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    epilog=examples(
+        "rosewood harden my-model --train-file mine.csv --test-file test.csv --threat characters --budget 30m",
+        "rosewood harden my-model --train-file mine.csv --threat words,characters --budget 2h --max-clean-loss 1.0",
+        "rosewood harden minilm --task reviews --threat typos --candidate augment --candidate augment+rose",
+        "rosewood harden my-model --train-file mine.csv --max-cost 20 --jobs 2",
+    )
+)
 @options_of_settings(without=_NOT_HERE)
 def harden(
     model: str = typer.Argument(

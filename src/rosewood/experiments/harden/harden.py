@@ -27,8 +27,8 @@ from rosewood.experiments.harden.rows import FOLDER, chooses_and_judges, choosin
 from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned
 from rosewood.experiments.harden.stage import RUN, Work, right_on, train_until, withstood
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
-from rosewood.models.identity import of_checkpoint
 from rosewood.models.modes import accelerated
+from rosewood.models.names import folder_fingerprint
 from rosewood.models.open import load_classifier, outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Costs, Hardening, Schedule
@@ -145,7 +145,7 @@ def harden(
     files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
     whole = _task(task, files, list(text_columns), label_column)
     facts = {
-        "model": of_checkpoint(asked.model),
+        "model": folder_fingerprint(asked.model),
         "data": source_identity(whole, "train", asked.data_dir),
         "settings": asked.model_dump(mode="json", exclude={"model", "data_dir"}),
         "candidates": [[each.origin, deciding(each.recipe.to_dict())] for each in racing],
