@@ -32,7 +32,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from rosewood import evaluate, load_suite
 from rosewood.data.suites import Suite
-from rosewood.evaluation.anomalies import telling_sets
+from rosewood.evaluation.anomalies import anomaly_sets
 from rosewood.evaluation.predict import TextQuery
 from rosewood.evaluation.sets import load_sets, plan_of_suite
 from rosewood.models.modes import evaluating
@@ -46,7 +46,7 @@ def distinct_questions(suite: Suite, data_dir: str | None, size: int | None, lon
     plan = plan_of_suite(suite)
     loaded, _ = load_sets(plan, data_dir, size, 0, longest=longest)
     asked = [each for each in loaded if each.planned.role not in ("anomaly", "reference")]
-    asked += telling_sets(loaded, plan.inside)
+    asked += anomaly_sets(loaded, plan.inside)
     return list(dict.fromkeys(question for each in asked for question in each.questions))
 
 

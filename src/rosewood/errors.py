@@ -22,7 +22,7 @@ class RunError(RosewoodError):
 
 
 class ExperimentError(RosewoodError):
-    """An experiment file that cannot be run as it stands."""
+    """An experiment file that cannot be run."""
 
 
 def closest(name: str, known: list[str]) -> str:

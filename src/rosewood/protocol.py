@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Batch = Mapping[str, Any]
 Collate = Callable[..., Mapping[str, Tensor]]  # `rosewood.words.alignment.Collate`
 ATTACHED = "rosewood_"
-"""How the names of modules begin that are trained beside the model and are no part of it afterwards."""
+"""The prefix of modules that are trained beside the model and are not part of it afterwards."""
 
 
 def is_attached(parameter: str) -> bool:
@@ -44,7 +44,7 @@ class Output(NamedTuple):
     loss: Tensor
     logits: Tensor  # None where a model has none (question answering), which only plain cross-entropy allows
     counted: Tensor | None = None  # (batch, tokens): whether a token's prediction is in the loss; None: examples count
-    real: Tensor | None = None  # (batch, tokens): whether a token is no padding
+    real: Tensor | None = None  # (batch, tokens): whether a token is not padding
     features: Tensor | None = None  # (batch, width): a vector per example, if a tether watches for them
 
     def predictions(self) -> Tensor:
@@ -107,7 +107,7 @@ Passes = Generator[Pass, Feedback, None]
 
 
 class Progress(NamedTuple):
-    """Where training stands, within the current stage: optimiser steps done and planned, and epochs done.
+    """How far training is, within the current stage: optimiser steps done and planned, and epochs done.
 
     `micro_batch` counts within the optimiser step; `examples` is how many examples, over all processes and
     accumulated batches, the step has.
@@ -121,7 +121,7 @@ class Progress(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where the trainer stands: optimiser steps and epochs done, and the place of a micro-batch in its step.
+    """How far the trainer is: optimiser steps and epochs done, and the place of a micro-batch in its step.
 
     `parts` is how many micro-batches with as many predictions as this one would make the step.
     """

@@ -145,7 +145,7 @@ class Recipe:
 
 
 def _wrong_kinds(stage: Stage) -> list[str]:
-    """What is no component of the axis that it is given for, such as a name."""
+    """Something that is not a component of its axis, such as a name."""
     given = [("objective", Objective, stage.objective), ("selection", Selection, stage.selection)]
     given += [("perturbation", Perturbation, stage.perturbation)] if stage.perturbation is not None else []
     given += [("anchor", Anchor, anchor) for anchor in stage.anchors]
@@ -276,13 +276,13 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Ramp):
         return dataclasses.asdict(value)
     if isinstance(value, Mapping):
-        # YAML has keys that are no text (no: is False); an unknown name is told apart as text only.
+        # Keys of YAML may be something else than text (`no:` is False); unknown names are looked up as text.
         return {str(key): _copied(inner) for key, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _drop_wrong_kinds(plain: dict[str, Any], problems: list[str]) -> None:
-    """Take out and report what is no list or no mapping where one is expected, so that the rest can be read."""
+    """Take out and report what should be a list or a mapping and is not, so that the rest can be read."""
     kinds = [(key, list, "list") for key in LISTS] + [(key, dict, "mapping") for key in MAPPINGS]
     wrong = [(key, name) for key, kind, name in kinds if not isinstance(plain.get(key) or kind(), kind)]
     problems += [f"{key}: expected a {name}, got {plain.pop(key)!r}" for key, name in wrong]

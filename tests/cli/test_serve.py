@@ -58,7 +58,7 @@ def test_another_host_is_warned_of(rosewood: Rosewood, runs: list[Path], tmp_pat
 def test_runs_of_different_tasks_are_refused(rosewood: Rosewood, runs: list[Path], tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", 0, tiny_task(labels=("no", "yes"), name="other"))
     printed = rosewood("serve", runs[0], other, code=1)
-    assert "runs stand side by side only if they answer the same question" in printed
+    assert "runs can be compared only if they answer the same question" in printed
     assert "task made-up (text: negative, positive)" in printed and "task other (text: no, yes)" in printed
 
 

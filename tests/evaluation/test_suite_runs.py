@@ -189,7 +189,7 @@ def test_without_the_inside_set_there_are_no_anomalies_and_without_reference_no_
     assert evaluation.anomalies == []
     assert {each.role for each in evaluation.missing} == {*get_args(Role)}
     recipes = next(each for each in evaluation.missing if each.name == "recipes")
-    assert recipes.reason == "what it is to be told from is missing: held_out"
+    assert recipes.reason == "the set that it is compared with is missing: held_out"
 
 
 def test_a_set_too_small_to_be_scaled_is_not_dropped_in_silence(

@@ -74,7 +74,7 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
         "recipes.0: unknown recipe 'vanila': did you mean vanilla",
         "recipes: roast is there more than once: give each a label of its own",
         "objective.wait: no such setting; ",
-        "recipes.3.set.training.seed: training arguments stand under `training`",
+        "recipes.3.set.training.seed: training arguments belong under `training`",
         "tasks.0: unknown task 'sst3': did you mean sst2",
         "task sst2, recipes.rost: no recipe is called so; did you mean roast",
         "task sst2, attacks.pwwws: no attack is called so; did you mean pwws",

@@ -83,5 +83,5 @@ def test_what_does_not_fit_is_refused() -> None:
     counting = fixed_loss(1)
     loss.model.register_buffer("seen", torch.zeros(1))
     counting.model.register_buffer("seen", torch.ones(1))
-    with pytest.raises(RunError, match="a and b differ in seen, which is no weight"):
+    with pytest.raises(RunError, match="a and b differ in seen, not a weight"):
         interpolate(loss, counting, "a", "b", **QUICK)

@@ -1,4 +1,4 @@
-"""Which runs may stand side by side, and what they say."""
+"""Which runs can be compared, and what they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiny_text import tiny_tokenizer
 def test_names_are_short_where_that_tells_runs_apart() -> None:
     assert names_of(["runs/vanilla", "runs/rose/"]) == ["vanilla", "rose"]
     assert names_of(["a/rose", "b/rose", "b/vanilla"]) == ["a/rose", "b/rose", "vanilla"]
-    with pytest.raises(RunError, match=r"^a/rose is named twice: it stands on the page once$"):
+    with pytest.raises(RunError, match=r"^a/rose is named twice: name each run once$"):
         names_of(["a/rose", "a/rose"])
 
 
@@ -38,7 +38,7 @@ def test_runs_of_different_tasks_are_refused(other: object, described: str) -> N
     with pytest.raises(RunError) as refusal:
         common_task({"runs/a": tiny_task(), "runs/b": other})  # type: ignore[dict-item]
     assert str(refusal.value) == (
-        "runs stand side by side only if they answer the same question: runs/a is of task made-up (text: negative, "
+        "runs can be compared only if they answer the same question: runs/a is of task made-up (text: negative, "
         f"positive), runs/b of {described}. Serve them apart, or name one task for all of them with --task"
     )
 

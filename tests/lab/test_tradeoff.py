@@ -136,5 +136,5 @@ def test_settings_by_path(tmp_path: Path) -> None:
         setting_of(run, "selection.kep")
     with pytest.raises(RunError, match=r"has no setting anchors\.0\.weight: where '0' is looked for, there is nothing"):
         setting_of(run, "anchors.0.weight")
-    with pytest.raises(RunError, match=r"selection is no single setting: choose one of selection\.name"):
+    with pytest.raises(RunError, match=r"selection is not a single setting: choose one of selection\.name"):
         setting_of(run, "selection")

@@ -84,7 +84,7 @@ def test_without_predictions_or_a_baseline_nothing_is_claimed(said) -> None:
         "made: rosewood attack RUN --attack pwws)."
     )
     assert said(smart=[20], rose=[40]).sentence == (
-        "smart and rose stand side by side; without a baseline no difference between them is tested."
+        "smart and rose are side by side; without a baseline no difference between them is tested."
     )
     assert "than smart" in said("smart", smart=[20], rose=[40]).sentence
 

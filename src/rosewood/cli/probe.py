@@ -56,7 +56,7 @@ def probe(
     Training sentences with a control construction ("hopes to") all have a surface feature (the word "the", or length)
     that those with raising ("seems to") lack. A model may learn either. On sentences where the two disagree, Matthews'
     correlation with the construction tells: +1 grammar, -1 surface, 0 neither. Given again after an interruption, the
-    command goes on where it stood.
+    command goes on where it stopped.
     """
     chosen = {
         "num_train_epochs": epochs,

@@ -42,7 +42,7 @@ class Attacked(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The number stands before the place, which charts may cut off."""
+        """The number comes before the place, which charts may cut off."""
         return f"{self.name} on {self.place}"
 
     @property

@@ -23,7 +23,7 @@ from rosewood.comparison.runs import (
     EvaluatedRun,
     by_method,
     shared_tasks,
-    told,
+    untested_note,
 )
 from rosewood.comparison.statistics import (
     RANK,
@@ -54,7 +54,7 @@ def compared(
         return [first]
     methods = by_method(runs)
     tests = paired_tests(methods, baseline)
-    missing = told(tests.untested, [method for method in methods if method != baseline])
+    missing = untested_note(tests.untested, [method for method in methods if method != baseline])
     if tests.differences:
         return [first, _with(paired_table(tests, baseline), missing)]
     return [first if judged_over_seeds(methods) else _with(first, missing)]
@@ -66,7 +66,7 @@ def tested_table(runs: Sequence[EvaluatedRun], baseline: str | None = None, publ
     if baseline is None or not judged_over_seeds(methods):
         return table
     untested = untested_over_seeds(figures_by_method(methods), baseline)
-    return _with(table, told(untested, [method for method in methods if method != baseline]))
+    return _with(table, untested_note(untested, [method for method in methods if method != baseline]))
 
 
 def _with(grid: Grid, remark: str) -> Grid:

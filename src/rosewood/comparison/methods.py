@@ -141,7 +141,7 @@ def over_seeds(values: Figures, baseline: str, worse: bool = False) -> dict[tupl
     """Method and column -> whether its figure is better than the baseline's, or worse.
 
     Two families are adjusted, each for all of its tests: the summaries over tasks, and the figures that they summarise.
-    Worst groups and gaps are no family: they are chosen or derived from what is tested, and would only dilute it.
+    Worst groups and gaps are left out: they are chosen or derived from what is tested, and would only dilute it.
     Dropout inconsistency is neither good nor bad. Runs at guessing are not tested: robust is what they look, not what
     they are.
     """

@@ -244,7 +244,7 @@ class Untested(NamedTuple):
     why: str
 
 
-def told(untested: Sequence[Untested], methods: Sequence[str]) -> str:
+def untested_note(untested: Sequence[Untested], methods: Sequence[str]) -> str:
     """All of it in a sentence, by reason; empty if there is nothing. `methods` are those without the baseline."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for each in untested:

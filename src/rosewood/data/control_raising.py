@@ -228,7 +228,7 @@ def _paradigm(surface: Surface, words: Vocabulary, rng: Random) -> Paradigm:
 
 
 def _with_the(phrases: Sequence[str], rng: Random) -> tuple[str, ...]:
-    """One of the determiners, wherever it stands, becomes "the", which fits both numbers."""
+    """One of the determiners, wherever it is, becomes "the", which fits both numbers."""
     chosen = rng.randrange(len(phrases))
     return tuple(f"the {phrase.split()[-1]}" if place == chosen else phrase for place, phrase in enumerate(phrases))
 

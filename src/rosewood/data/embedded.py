@@ -92,7 +92,7 @@ def embedded_probe(surface: control_raising.Surface, part: str) -> Table:
 
 
 def embedded_anomalies() -> Table:
-    """Short texts that are no film reviews, to be told from them: columns kind (such as recipe) and text."""
+    """Short texts that are not film reviews: columns kind (such as recipe) and text."""
     return read_file(_ANOMALIES)
 
 

@@ -32,7 +32,7 @@ class Table:
         return len(self.places)
 
     def at(self, index: int) -> str:
-        """Where row `index` stands, in the words of an error message."""
+        """The place of row `index`, for an error message."""
         return f"{self.name}, {self.unit} {self.places[index]}"
 
     def take(self, indices: Sequence[int]) -> Table:

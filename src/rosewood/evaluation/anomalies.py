@@ -96,31 +96,31 @@ def detection(inside_scores: ArrayLike, outside_scores: ArrayLike) -> Detection:
 Score = Callable[[LoadedSet], ArrayLike]
 
 
-def telling_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[LoadedSet]:
-    """The sets that it takes: first the inside set, then anomalies, then the reference; none if a side is missing."""
-    at_hand = {each.planned.name: each for each in loaded}
-    within = next((at_hand[name] for name in inside if name in at_hand), None)
+def anomaly_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[LoadedSet]:
+    """The sets that anomalies are measured on: first the inside set, then anomalies, then the reference."""
+    available = {each.planned.name: each for each in loaded}
+    within = next((available[name] for name in inside if name in available), None)
     outside = _with_role(loaded, "anomaly")
     if within is None or not outside:
         return []
     return [within, *outside, *_with_role(loaded, "reference")]
 
 
-def untold_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[MissingSet]:
-    """The anomalies at hand that nothing is available to be told from."""
-    if telling_sets(loaded, inside):
+def missing_anomaly_sets(loaded: Sequence[LoadedSet], inside: Sequence[str]) -> list[MissingSet]:
+    """The anomaly sets that have no inside set to be compared with."""
+    if anomaly_sets(loaded, inside):
         return []
-    reason = f"what it is to be told from is missing: {', '.join(inside) or 'the suite names nothing as inside'}"
+    reason = f"the set that it is compared with is missing: {', '.join(inside) or 'the suite names nothing as inside'}"
     return [MissingSet(name=each.planned.name, role="anomaly", reason=reason) for each in _with_role(loaded, "anomaly")]
 
 
-def anomaly_results(telling: Sequence[LoadedSet], answers: Answers) -> list[AnomalyResult]:
+def anomaly_results(involved: Sequence[LoadedSet], answers: Answers) -> list[AnomalyResult]:
     """Every anomaly set by every score."""
-    if not telling:
+    if not involved:
         return []
-    within, outside = telling[0], _with_role(telling, "anomaly")
+    within, outside = involved[0], _with_role(involved, "anomaly")
     results = []
-    for name, score in _scores(telling, answers).items():
+    for name, score in _scores(involved, answers).items():
         expected = score(within)
         for each in outside:
             figures = detection(expected, score(each))._asdict()
@@ -138,12 +138,12 @@ def anomaly_results(telling: Sequence[LoadedSet], answers: Answers) -> list[Anom
     return results
 
 
-def _scores(telling: Sequence[LoadedSet], answers: Answers) -> dict[str, Score]:
+def _scores(involved: Sequence[LoadedSet], answers: Answers) -> dict[str, Score]:
     scores: dict[str, Score] = {
         "max_softmax": lambda each: max_softmax(answers.logits(each.questions)),
         "energy": lambda each: energy(answers.logits(each.questions)),
     }
-    references = _with_role(telling, "reference")
+    references = _with_role(involved, "reference")
     if references:
         fitted = Mahalanobis.fit(answers.features(references[0].questions), references[0].labels)
         scores["mahalanobis"] = lambda each: fitted.scores(answers.features(each.questions))

@@ -14,7 +14,7 @@ from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation.anomalies import anomaly_results, telling_sets, untold_sets
+from rosewood.evaluation.anomalies import anomaly_results, anomaly_sets, missing_anomaly_sets
 from rosewood.evaluation.attacks import prepared_attacks, run_attacks
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.groups import word_frequency
@@ -111,15 +111,15 @@ def evaluate(
     frequency = None if reference is None else word_frequency(reference)
     checkpoint = checkpoint_fingerprint(model, tokenizer)
     cache = PredictionCache(Path(output) / CACHE, checkpoint, fresh) if output is not None else None
-    telling = telling_sets(loaded, plan.inside)
+    involved = anomaly_sets(loaded, plan.inside)
     if isinstance(model, Defended):  # it reads several copies of a text, and has no one vector of it
-        telling = [each for each in telling if each.planned.role != "reference"]
-    missing += untold_sets(loaded, plan.inside)
+        involved = [each for each in involved if each.planned.role != "reference"]
+    missing += missing_anomaly_sets(loaded, plan.inside)
     answers = answer(
         model,
         tokenizer,
-        (question for each in [*labelled, *telling] for question in each.questions),
-        () if isinstance(model, Defended) else (question for each in telling for question in each.questions),
+        (question for each in [*labelled, *involved] for question in each.questions),
+        () if isinstance(model, Defended) else (question for each in involved for question in each.questions),
         batch_size,
         cache,
     )
@@ -132,7 +132,7 @@ def evaluate(
             measured.append(measure(each, logits, plan, frequency, seed))
     if not isinstance(model, Defended):  # a defence may read more of a text than its tokens
         measured = [_marked(found, each, tokenizer) for found, each in zip(measured, labelled, strict=True)]
-    results, anomalies = [each.result for each in measured], anomaly_results(telling, answers)
+    results, anomalies = [each.result for each in measured], anomaly_results(involved, answers)
     evaluation = Evaluation(
         model=model.name_or_path or type(model).__name__,
         task=plan.name,

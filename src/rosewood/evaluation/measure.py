@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 def measure(
     loaded: LoadedSet, logits: ArrayLike, plan: EvaluationPlan, frequency: Mapping[str, int] | None, seed: int
 ) -> Measured:
-    """Accuracy, calibration and groups of a set; `logits` stand in the order of the plan's labels.
+    """Accuracy, calibration and groups of a set; `logits` are in the order of the plan's labels.
 
     Where a label of the set merges several of the plan's, a prediction of any of them counts for it (as in RoAST and
     HANS), and its probability is the sum of theirs. Calibration judges the same predictions as accuracy does, by the

@@ -65,7 +65,7 @@ def run_cells(
     console: Console,
     file: Path | None = None,
 ) -> tuple[Comparison, list[CellStatus]]:
-    """Run the cells that are not finished; the comparison, and how the cells stand now."""
+    """Run the cells that are not finished; the comparison, and the present status of the cells."""
     try:
         with LiveTable([each.cell for each in found], output, console).shown() as follow, _terminable():
             for event in engine.run(_prepared(found)):

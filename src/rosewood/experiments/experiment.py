@@ -70,7 +70,7 @@ class EvaluationChoice(_Strict):
     at_steps: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
     """Optimiser steps after which the run is measured too, beside its end."""
     inconsistent_until: list[Positive] = Field(default=[], exclude_if=lambda steps: not steps)
-    """How often two dropout passes of a step disagree is watched, and told for so many first steps."""
+    """How often two dropout passes of a step disagree is recorded, and shown for so many first steps."""
 
 
 class AttackChoice(_Strict, AttackSettings):

@@ -166,7 +166,7 @@ class _Grid:
 
     def _made(self, choice: RecipeChoice, where: str) -> Made | None:
         wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
-        self.problems.extend(f"{where}.set.{key}: training arguments stand under `training`" for key in wrong)
+        self.problems.extend(f"{where}.set.{key}: training arguments belong under `training`" for key in wrong)
         self._check_training(choice.training, where)
         recipe = self._tried(where, load_recipe, choice.recipe, choice.changes)
         return None if recipe is None else (choice, recipe)

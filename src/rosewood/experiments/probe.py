@@ -86,9 +86,9 @@ def check_features(task: Task, data_dir: str | Path | None = None) -> None:
     """Refuse a task whose sets do not oppose two features, because its scores would mean nothing."""
     if len(task.labels) != 2 or not {"train", "validation", OPPOSED[0]} <= set(task.splits):
         raise ExperimentError(
-            f"task {task.name} is no probe: expected two labels and the splits train, validation and {OPPOSED[0]} "
-            f"(also read: {AGREEING[1]}, {OPPOSED[1]}); got the labels {', '.join(task.labels)} and the splits "
-            f"{', '.join(task.splits)}. Choose another --task, such as {TASKS[0]}."
+            f"task {task.name} is not a probing task: expected two labels and the splits train, validation and "
+            f"{OPPOSED[0]} (also read: {AGREEING[1]}, {OPPOSED[1]}); got the labels {', '.join(task.labels)} and the "
+            f"splits {', '.join(task.splits)}. Choose another --task, such as {TASKS[0]}."
         )
     for name in (*AGREEING, *OPPOSED):
         if name in task.splits:

@@ -33,7 +33,7 @@ from rosewood.words.lexicon import Lexicon
 
 
 def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
-    """Finish the cell in a folder; stopped or killed, the same call goes on where it stood.
+    """Finish the cell in a folder; stopped or killed, the same call goes on where it stopped.
 
     Of `trusted` models, the code that they bring along may run.
     """

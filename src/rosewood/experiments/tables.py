@@ -246,7 +246,7 @@ def _of_methods(
                 mean=value,
                 deviation=None,
                 interval=None,
-                published=100 * known if known is not None and name == RANK else known,  # a rank is no share
+                published=100 * known if known is not None and name == RANK else known,  # a rank is not a share
             )
 
 

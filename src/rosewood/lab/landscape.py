@@ -256,11 +256,11 @@ def line_shares(points: int, start: float, end: float) -> list[float]:
 
 
 def _check_buffers(model: PreTrainedModel, other: PreTrainedModel, first: str, second: str) -> None:
-    """Statistics that are no weights, such as those of batch normalisation, have no place on a line."""
+    """Statistics that are not weights, such as those of batch normalisation, have no place on a line."""
     own, theirs = dict(model.named_buffers()), dict(other.named_buffers())
     differing = [name for name in own if name in theirs and not torch.equal(own[name], theirs[name])]
     if differing:
-        raise RunError(f"{first} and {second} differ in {differing[0]}, which is no weight and cannot be interpolated.")
+        raise RunError(f"{first} and {second} differ in {differing[0]}, not a weight, so they cannot be interpolated.")
 
 
 def _measure(

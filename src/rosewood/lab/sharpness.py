@@ -253,7 +253,7 @@ class Excursion:
 def excursion(model: nn.Module) -> Iterator[Excursion]:
     """Inside, the model computes with weights that may be moved; however it ends, they are as they were.
 
-    The model's own tensors are put aside, not copied, so coming home is no arithmetic. This takes one buffer of the
+    The model's own tensors are put aside, not copied, so going back needs no arithmetic. This takes one buffer of the
     size of the weights; tied weights are in it once.
     """
     parameters = weights_of(model)

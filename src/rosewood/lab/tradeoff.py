@@ -62,7 +62,7 @@ def tradeoff(runs: Sequence[str | Path], over: str, under: str, suite: str | Non
 
 
 def setting_of(run: Path, path: str) -> float | str:
-    """The value that a setting had in a run; what is no number is given as text."""
+    """The value that a setting had in a run; anything but a number is given as text."""
     node: Any = load_recipe(run / "recipe.yaml").to_dict()
     node["training"] = RunInfo.load(run / "run.json").training_arguments
     for key in path.split("."):
@@ -73,7 +73,7 @@ def setting_of(run: Path, path: str) -> float | str:
             raise RunError(f"the recipe of {run} has no setting {path}: where {key!r} is looked for, there is {known}")
         node = inner[place]
     if isinstance(node, Mapping):
-        raise RunError(f"{path} is no single setting: choose one of {', '.join(f'{path}.{key}' for key in node)}")
+        raise RunError(f"{path} is not a single setting: choose one of {', '.join(f'{path}.{key}' for key in node)}")
     return float(node) if isinstance(node, int | float) and not isinstance(node, bool) else json.dumps(node)
 
 

@@ -45,7 +45,7 @@ class LowRank(NamedTuple):
 
 
 def without_adapter(model: nn.Module) -> nn.Module:
-    """The model that a PEFT wrapper stands around, adapter layers inside it; any other model as it is."""
+    """The model inside a PEFT wrapper, with its adapter layers; any other model as it is."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
 
 

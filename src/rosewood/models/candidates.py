@@ -82,7 +82,7 @@ def _matching(names: list[str], pattern: str, model: str) -> list[str]:
     try:
         chosen = [name for name in names if re.search(pattern, name)]
     except re.error as error:
-        raise RecipeError(f"selection.parameters: {pattern!r} is no regular expression: {error}") from None
+        raise RecipeError(f"selection.parameters: {pattern!r} is not a regular expression: {error}") from None
     if not chosen:
         raise RecipeError(
             f"no trainable parameter of {model} matches {pattern!r}; its names look like {', '.join(names[:3])}"

@@ -107,7 +107,7 @@ class TextTokenizer(PreTrainedTokenizer):
 
     model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask", "max_length"]  # type: ignore[misc]
     padding_side = "right"
-    BETWEEN = 0x110000  # the first number that is no character
+    BETWEEN = 0x110000  # the first number that is not a character
 
     def __init__(self, inner: PreTrainedTokenizerBase) -> None:
         self.inner = inner

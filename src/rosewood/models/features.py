@@ -29,7 +29,7 @@ class SummaryVectors:
 
     `pooler` is what the base model gives as its pooler's output; where it gives none (RoBERTa, DistilBERT, DeBERTa,
     decoders, ...) it is `token`: the last layer's vector of the token that stands for the text. That is the first one,
-    or the last that is no padding in decoders, encoder-decoder models and XLNet, as their own heads have it.
+    or the last that is not padding in decoders, encoder-decoder models and XLNet, as their own heads have it.
     """
 
     def __init__(self, model: nn.Module, feature: Feature) -> None:
@@ -72,7 +72,7 @@ class SummaryVectors:
         return tokens[torch.arange(len(tokens), device=tokens.device), self._places(batch)]
 
     def _places(self, batch: Batch) -> Tensor:
-        """Where the token stands that sums up each text."""
+        """The position of the token that represents each text."""
         real = real_tokens(batch)
         if not self._at_end:
             return real.int().argmax(1)
@@ -104,7 +104,7 @@ def summary_problems(model: nn.Module, user: str) -> list[str]:
 class HeadInputs:
     """Records the input of the model's last linear layer in every forward pass; one vector an example.
 
-    Decoders score every token, and predict with the last one that is no padding: so it is with their features.
+    Decoders score every token, and predict with the last one that is not padding: so it is with their features.
     """
 
     def __init__(self, model: PreTrainedModel, active: bool = True) -> None:

@@ -29,7 +29,7 @@ class Predictions:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        # Labels of a decoder do not stand beside the tokens of the input, whose padding says nothing about them.
+        # Labels of a decoder belong to its own tokens, and the padding of the input says nothing about them.
         self._beside_input = not getattr(getattr(model, "config", None), "is_encoder_decoder", False)
 
     @cached_property

@@ -153,7 +153,7 @@ def label_columns(config: PretrainedConfig, labels: Sequence[str]) -> list[int]:
     """
     names = output_names(config)
     refusal = getattr(config, "refusal", None)
-    if refusal is not None and len(names) == len(labels) + 1:  # a guard's "suspicious" is no label of a task
+    if refusal is not None and len(names) == len(labels) + 1:  # a guard's "suspicious" is not a label of a task
         del names[refusal]
     if len(names) != len(labels):
         raise RunError(

@@ -32,7 +32,7 @@ Place = Literal["encoder", "words"]
 
 
 def real_tokens(batch: Batch) -> Tensor:
-    """True where a token is no padding, `(batch, tokens)`."""
+    """True where a token is not padding, `(batch, tokens)`."""
     mask = batch.get("attention_mask")
     return torch.ones_like(batch["input_ids"], dtype=torch.bool) if mask is None else mask.bool()
 
@@ -181,7 +181,7 @@ def ffn_problems(model: nn.Module, user: str) -> list[str]:
     if not block_prefixes(model):
         return [f"{user} changes every layer, and {name} has no repeated blocks (an nn.ModuleList)"]
     if not hasattr(model, "set_attn_implementation"):
-        return [f"{user} reads attention weights, and {name} is no transformers model that could be told to show them"]
+        return [f"{user} reads attention weights, and {name} is not a transformers model that can return them"]
     if any(_feed_forward(model, block) is None for block in encoder_blocks(model)):
         return [
             f"{user} changes the output of each layer's feed-forward network, and the layers of {name} have no linear "
@@ -256,7 +256,7 @@ def _feed_forward(model: nn.Module, block: nn.Module) -> _FeedForward | None:
 
 
 def _linear_modules(block: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Linear | Conv1D]]:
-    """Name, module and linear layer; the two differ where an adapter stands around a layer and adds to its output."""
+    """Name, module and linear layer; the two differ where an adapter wraps a layer and adds to its output."""
     around: list[str] = []
     for name, module in block.named_modules():
         linear = getattr(module, "base_layer", module)
@@ -333,7 +333,7 @@ class _FirstCall:
 
 
 class _Counter:
-    """Counts the layers of a forward; a block that stands for several layers (ALBERT) is counted every time."""
+    """Counts the layers of a forward; a block that is shared by several layers (ALBERT) is counted every time."""
 
     def __init__(self) -> None:
         self._done = 0

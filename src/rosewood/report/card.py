@@ -164,7 +164,7 @@ def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
     if is_guessing(evaluation):
         yield (
             f"It is at guessing: {described(guessed_sets(evaluation))}. It has not learnt the task, and what it keeps "
-            "under noise or attack is no robustness."
+            "under noise or attack is not robustness."
         )
     for each in attacked([run.evaluated]):
         found = each.summary

@@ -51,7 +51,7 @@ class Chart:
         shown.update_layout(title=None, showlegend=False, width=None, margin={"l": 8, "r": 12, "t": top, "b": 40})
         shown.update_yaxes(automargin=True)
         text: str = shown.to_json()
-        for sign in "<>&":  # they stand in strings only, where JSON may spell them otherwise
+        for sign in "<>&":  # they occur in strings only, where JSON may escape them
             text = text.replace(sign, f"\\u{ord(sign):04x}")
         return text
 
@@ -117,7 +117,7 @@ class AttackedTexts(Part):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its content."""
 
     title: str
     parts: Sequence[Part]

@@ -161,7 +161,7 @@ def read_landscapes(folder: Path, runs: Mapping[str, Path]) -> list[Landscape]:
 
 
 def _check_alike(landscapes: Sequence[Landscape], folder: Path) -> None:
-    """They stand side by side only if directions, distances, examples and the bound of basins are the same."""
+    """They can be compared only if directions, distances, examples and the bound of basins are the same."""
     first = landscapes[0]
     for each in landscapes[1:]:
         theirs = _settings(each)

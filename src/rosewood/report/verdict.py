@@ -10,7 +10,7 @@ from rosewood.comparison.attacks import UNDER
 from rosewood.comparison.compare import judged_over_seeds, one_line
 from rosewood.comparison.methods import figures_by_method, over_seeds, untested_over_seeds
 from rosewood.comparison.paired import LEVEL, paired_tests
-from rosewood.comparison.runs import told
+from rosewood.comparison.runs import untested_note
 from rosewood.comparison.table import MEANS, percent
 from rosewood.report.figures.evaluation import role_accuracies
 from rosewood.report.subject import Subject
@@ -40,7 +40,7 @@ def _sentence(subject: Subject) -> str:
     if len(subject.methods) == 1:
         return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with."
     if subject.baseline is None:
-        return f"{_listed(others)} stand side by side; without a baseline no difference between them is tested."
+        return f"{_listed(others)} are side by side; without a baseline no difference between them is tested."
     if judged_over_seeds(subject.by_method):
         return _over_seeds(subject, subject.baseline, others)
     return _on_examples(subject, subject.baseline, others)
@@ -73,7 +73,7 @@ def right_on(subject: Subject, method: str) -> str:
 def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     values = figures_by_method(subject.by_method)
     tests = over_seeds(values, baseline)
-    untested = told(untested_over_seeds(values, baseline), others)
+    untested = untested_note(untested_over_seeds(values, baseline), others)
     if not tests:
         return f"No difference from {baseline} can be tested. {untested}".strip()
     # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
@@ -93,7 +93,7 @@ def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
 
 def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     found, missing = paired_tests(subject.by_method, baseline)
-    untested = told(missing, others)
+    untested = untested_note(missing, others)
     if not found:
         return f"No difference from {baseline} can be tested: each method has a single run. {untested}".strip()
     better_on: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tes
 
 def _remarks(subject: Subject) -> Iterable[str]:
     for words in at_guessing(subject):
-        yield f"{words}: it has not learnt the task, and what it keeps under noise or attack is no robustness."
+        yield f"{words}: it has not learnt the task, and what it keeps under noise or attack is not robustness."
     if len(subject.methods) > 1 and not judged_over_seeds(subject.by_method):
         yield "One seed each: another seed could change the picture."
     first = subject.runs[0].evaluated.evaluation

@@ -40,7 +40,7 @@ class AttackedExample(ResultPart):
     changeable: Count | None = None  # of these words, those that the attack could change; None if it cannot say
     changes: list[ChangedWord] = []
     aligned: list[tuple[str, str]] = []
-    """The attacked field in pieces, words and what stands between them, before and after: joined, the two texts."""
+    """The attacked field in pieces, words and what is between them, before and after: joined, the two texts."""
     similarity: float | None = None  # cosine of the sentence vectors of both texts, where there was an encoder
     queries: Count  # texts that the model scored, the original included; repeats are answered from memory
 

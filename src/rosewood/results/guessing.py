@@ -1,4 +1,4 @@
-"""Guessing: what a model is worth that always gives the same answer, and which models cannot be told from it.
+"""Guessing: what a model is worth that always gives the same answer, and which models are no better.
 
 A model that answers one label whatever it reads is never misled: under noise and attack it keeps all the accuracy that
 it has, and looks the most robust of all. So a model counts as robust only if it has learnt the task, that is, if it is

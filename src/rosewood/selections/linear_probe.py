@@ -1,4 +1,4 @@
-"""Linear probe: only the head moves, on features that stand still."""
+"""Linear probe: only the head is trained, on frozen features."""
 
 from __future__ import annotations
 

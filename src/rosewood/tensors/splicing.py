@@ -16,7 +16,7 @@ Changes = Mapping[str, Tensor]
 
 
 class Spliced(NamedTuple):
-    """Changed texts, `(batch, tokens)`: their token ids, which of them are no padding, and whence each token comes.
+    """Changed texts, `(batch, tokens)`: token ids, which of them are not padding, and where each comes from.
 
     `place` is where, in the unchanged text, the token or the word that it replaces was.
     """

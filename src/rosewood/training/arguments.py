@@ -80,7 +80,7 @@ def check_gradient_checkpointing(recipe: Recipe, arguments: TrainingArguments) -
 
 
 def check_class_weights(given: bool, arguments: TrainingArguments, another_loss: bool) -> None:
-    """What computes the loss in place of the model stands against class weights, which do so too."""
+    """Refuse class weights where something else than the model computes the loss too."""
     others = [*(["compute_loss_func"] if another_loss else [])]
     others += ["label_smoothing_factor"] if arguments.label_smoothing_factor else []
     if given and others:
@@ -117,7 +117,7 @@ def check_columns(recipe: Recipe, data: Any) -> None:
 
 
 def check_modules_beside(recipe: Recipe, beside: Collection[str], optimizer_is_given: bool) -> None:
-    """What stands against modules that these anchors want trained beside the model."""
+    """Refuse what does not go with modules that these anchors want trained beside the model."""
     if beside and optimizer_is_given:
         raise RecipeError(
             f"recipe {recipe.name} trains modules beside the model, which the given optimiser does not know: leave out "

@@ -139,7 +139,7 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
         }
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
     defaults["dataloader_pin_memory"] = torch.cuda.is_available()
-    defaults["use_cpu"] = not torch.accelerator.is_available()  # several processes without one meet only if told
+    defaults["use_cpu"] = not torch.accelerator.is_available()  # needed by several processes on the CPU
     taken = {"output_dir": "--output", "seed": "--seed"}
     clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
     if clash:

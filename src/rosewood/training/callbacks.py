@@ -60,7 +60,7 @@ class TrainingProgress(TrainerCallback):
         self.on_log(args, state, control, metrics)  # with what other callbacks have added
 
     def close(self) -> None:
-        """Leave the bar as it stands, also when training ended by an exception."""
+        """Leave the bar as it is, also when training ended by an exception."""
         self._bar.stop()
 
 

@@ -187,7 +187,7 @@ class CheckpointedTrainer(Trainer):
         )
 
     def _take_up_loss(self) -> None:
-        """Go on adding where the checkpoint stood; the Trainer has set everything to zero by now."""
+        """Go on adding from the checkpoint's sums; the Trainer has set everything to zero by now."""
         found, self._resumed_loss = self._resumed_loss, None
         if found is not None:
             self._loss_since, self._globalstep_last_logged = found.since, found.logged_step

@@ -221,7 +221,7 @@ class Engine:
         return self._sums
 
     def read_only_norms(self) -> dict[str, Tensor]:
-        """The size of each gradient that is read but moves no weight, and so is no part of the total."""
+        """The size of each gradient that is read but moves no weight, and so is not in the total."""
         return self._gradients.read_only_norms()
 
     def before_optimizer_step(

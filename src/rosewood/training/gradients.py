@@ -165,7 +165,7 @@ class Gradients:
         return {TOTAL: total} | dict.fromkeys(self._same_as_total, total) | self._buffers
 
     def read_only_norms(self) -> dict[str, Tensor]:
-        """The norm of each stored gradient that is no part of the total."""
+        """The norm of each stored gradient that is not in the total."""
         buffers = {term: list(self._buffers[term].values()) for term, weight in self._weights.items() if weight == 0}
         return {term: stacked_norms(buffer).norm() for term, buffer in buffers.items() if buffer}
 

@@ -159,8 +159,8 @@ def first_not_finite(model: nn.Module) -> str | None:
 
 
 def _cause(terms: Mapping[str, float]) -> str:
-    told = ", ".join(f"{name} {value:g}" for name, value in terms.items())
+    values = ", ".join(f"{name} {value:g}" for name, value in terms.items())
     bad = [name for name, value in terms.items() if not math.isfinite(value)]
     if bad:
-        return f"the term {bad[0]} is {terms[bad[0]]:g} (of {told})"
-    return f"the terms are finite ({told}), their gradient is not"
+        return f"the term {bad[0]} is {terms[bad[0]]:g} (of {values})"
+    return f"the terms are finite ({values}), their gradient is not"

@@ -45,7 +45,7 @@ def check_given(given: Mapping[str, Any], watches: Any, max_skipped_steps: Any) 
 
 
 def check_kind(data: Any, name: str, several: bool = False) -> None:
-    """Refuse data that are no sequence or stream of examples; `several` allows a mapping of them, as for evaluation."""
+    """Refuse data that are not examples in a sequence or stream; `several` allows a mapping of such data."""
     expected = "expected tokenized examples: a datasets.Dataset, a torch Dataset or a list of mappings"
     if isinstance(data, Mapping):
         if several:

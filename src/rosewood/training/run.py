@@ -91,7 +91,7 @@ def start_run(
     minutes_per_checkpoint: float = 5.0,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> RunInfo:
-    """Train from the beginning; an existing run is only replaced if told to, and only once all settings are good."""
+    """Train from the beginning; `overwrite` replaces an existing run, once all settings are good."""
     if is_first():
         _check_room(output, overwrite)
     plan = settled(plan).plan

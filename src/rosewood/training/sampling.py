@@ -67,7 +67,7 @@ class ClassSampler(Sampler[int]):
         return chunk if self._lengths is None else longest_first(chunk, self._lengths)
 
     def _spread(self, shuffled: Tensor) -> Tensor:
-        """Example k of the n of its class stands at (k + 1/2) / n of the way."""
+        """Example k of the n of its class is at (k + 1/2) / n of the way."""
         places = torch.empty(len(shuffled), dtype=torch.float64)
         for group in self._groups(shuffled):
             places[group] = (torch.arange(len(group), dtype=torch.float64) + 0.5) / len(group)
@@ -87,7 +87,7 @@ class ClassSampler(Sampler[int]):
         return torch.cat([*(full[i] for i in order), rest])
 
     def _groups(self, shuffled: Tensor) -> list[Tensor]:
-        """Where the examples of each class stand."""
+        """The places of the examples of each class."""
         labels = self._labels[shuffled]
         return [(labels == label).nonzero().flatten() for label in labels.unique()]
 
@@ -150,7 +150,7 @@ class LengthGroupedSampler(Sampler[int]):
 
 
 def longest_first(order: Tensor, lengths: Tensor) -> Tensor:
-    """The same examples by falling length; those of one length stay as they stand."""
+    """The same examples by falling length; those of one length keep their order."""
     return order[lengths[order].argsort(descending=True, stable=True)]
 
 

@@ -92,11 +92,11 @@ def _other_labels(plan: Plan, config: PretrainedConfig) -> RunError:
         f"{plan.model} is a fine-tuned classifier with {config.num_labels} outputs ({', '.join(names)}), and the data "
         f"has {len(labels)} labels ({', '.join(labels)})"
     )
-    anew = "start with a new head: --new-head"
+    new_head = "start with a new head: --new-head"
     if config.num_labels != len(labels):
-        return RunError(f"{found}. Give data with the labels of the model, or {anew}")
+        return RunError(f"{found}. Give data with the labels of the model, or {new_head}")
     return RunError(
-        f"{found}. Say which output is which: --labels {','.join(labels)} (in the order of the outputs); or {anew}"
+        f"{found}. Say which output is which: --labels {','.join(labels)} (in the order of the outputs); or {new_head}"
     )
 
 

@@ -265,7 +265,7 @@ def covering(
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """The characters of a token that are no spaces; some tokenizers count the space before a word as its own."""
+    """The characters of a token that are not spaces; some tokenizers count the space before a word as its own."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():

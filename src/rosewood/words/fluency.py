@@ -38,7 +38,7 @@ class Trigram:
             )
         self._total = sum(self._words.values()) + len(self._words)
         self._discount = discount
-        # Words the model does not know break the sequence: it never counts what stands on both sides of one.
+        # Words the model does not know break the sequence: it never counts across one.
         self._counts: Counter[tuple[str, ...]] = Counter()
         for sentence in known:
             for size in (2, 3):

@@ -73,7 +73,7 @@ class MaskedLM:
         ]
 
     def read(self, text: Words, count: int) -> Reading:
-        """Read a text, to ask what could stand in for its words: so many likely words or pieces for each token."""
+        """Read a text, to ask what could replace its words: so many likely words or pieces for each token."""
         # A space first: byte-level tokenizers have other tokens for a word at the very beginning.
         encoded = self.tokenizer(
             " " + text.join(text.words), add_special_tokens=False, return_offsets_mapping=True, verbose=False
@@ -136,7 +136,7 @@ class Reading:
         self._model = model
         self._tokens = tokens
         self._of_words = of_words
-        self._likely: dict[int, list[Choice]] = {}  # place of a token -> what could stand there, best first
+        self._likely: dict[int, list[Choice]] = {}  # place of a token -> what could be there, best first
         room, known = model._room, model._vocabulary
         first = {own[0] for own in of_words if own}
         for start in range(0, len(tokens), room):  # a text that is too long is read in parts

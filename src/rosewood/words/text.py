@@ -1,4 +1,4 @@
-"""A text as words and what stands between them, so that one word can change and nothing else does."""
+"""A text as words and what is between them, so that one word can change and nothing else does."""
 
 from __future__ import annotations
 

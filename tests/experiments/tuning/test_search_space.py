@@ -35,7 +35,7 @@ def test_what_a_search_means(recipe: str, name: str, given: Any, expected: Any) 
         ({"learning_rate": "1e-3..1e-5"}, "learning_rate: the range 1e-3..1e-5 is empty"),
         ({"learning_rate": "0.5..0.5"}, "is empty"),
         ({"learning_rate": "-1..1:log"}, "learning_rate: a logarithmic range begins above 0, got -1"),
-        ({"learning_rate": "1..2:lgo"}, "only :log may stand, got :lgo"),
+        ({"learning_rate": "1..2:lgo"}, "only :log is allowed, got :lgo"),
         ({"learning_rate": "a..b"}, "expected a number at each end of the range, got 'a'"),
         ({"learning_rate": "nan..1"}, "expected a number at each end of the range, got 'nan'"),
         ({"learning_rate": "0.1"}, "two values or more, got '0.1'; fix one value with --set"),

@@ -67,7 +67,7 @@ def cores() -> int:
 
 
 def with_threads(environment: dict[str, str], threads: int | str) -> dict[str, str]:
-    """Variables for a process with that many threads; they must stand before it imports torch."""
+    """Variables for a process with that many threads; they must be set before it imports torch."""
     return environment | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "COLUMNS": "120"}
 
 
@@ -134,7 +134,7 @@ class LocalEngine:
                 stop([worker for _, worker in running.values()], check)
 
     def environment(self, place: int, devices: Sequence[str] | None = None) -> dict[str, str]:
-        """Variables for the process in a place; they must stand before it imports torch."""
+        """Variables for the process in a place; they must be set before it imports torch."""
         threads = os.environ.get("OMP_NUM_THREADS") or max(1, cores() // self.jobs)
         found = with_threads(dict(os.environ), threads)
         devices = _devices() if devices is None else devices

@@ -123,7 +123,7 @@ def _dimension(given: Any) -> Range | Choice:
 def _range(text: str) -> Range:
     ends, colon, scale = text.partition(":")
     if colon and scale.strip() != "log":
-        raise ValueError(f"after the range only :log may stand, got :{scale}")
+        raise ValueError(f"after the range only :log is allowed, got :{scale}")
     low, high = (_number(end) for end in ends.split("..", 1))
     if low >= high:
         raise ValueError(f"the range {ends.strip()} is empty: its first end must be the smaller one")

@@ -214,7 +214,7 @@ class Trials:
             raise
 
     def _folder(self, trial: optuna.Trial, settings: dict[str, Any]) -> Path:
-        """The same for the same settings, so that a trial that is begun again goes on where it stood."""
+        """The same for the same settings, so that a trial that is begun again goes on where it stopped."""
         facts = [trial.study.user_attrs[SETTINGS], settings]
         folder = self.output / "trials" / fingerprint_of(facts, ordered=False)[:12]
         trial.set_user_attr("folder", folder.name)

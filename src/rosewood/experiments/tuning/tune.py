@@ -36,7 +36,7 @@ _PAUSE = 1.0
 # The settings that the identity of a study has always had. Others are in it where they are not at their default, so
 # that a new setting leaves older studies as they are.
 IN_STUDIES = ("train_size", "validation_size", "max_length", "seed", "early_stopping", "select_examples", "lora")
-# The identity has what the first three stand for, and the others change no figure.
+# The identity has what the first three mean, and the others change no figure.
 NOT_IN_STUDIES = ("model", "data_dir", "select_by", "watch", "watch_every")
 
 

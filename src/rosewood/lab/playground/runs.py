@@ -68,7 +68,7 @@ def names_of(runs: Sequence[str]) -> list[str]:
     """The last part of each path, or the whole of it where two end alike."""
     if len(set(runs)) < len(runs):
         twice = next(run for run in runs if runs.count(run) > 1)
-        raise RunError(f"{twice} is named twice: it stands on the page once")
+        raise RunError(f"{twice} is named twice: name each run once")
     short = [Path(run).resolve().name for run in runs]
     return [run if short.count(name) > 1 else name for run, name in zip(runs, short, strict=True)]
 
@@ -79,7 +79,7 @@ def common_task(tasks: Mapping[str, Task]) -> Task:
     for run, other in tasks.items():
         if _question(other) != _question(task):
             raise RunError(
-                f"runs stand side by side only if they answer the same question: {first} is of {_described(task)}, "
+                f"runs can be compared only if they answer the same question: {first} is of {_described(task)}, "
                 f"{run} of {_described(other)}. Serve them apart, or name one task for all of them with --task"
             )
     return task

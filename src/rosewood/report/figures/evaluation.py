@@ -21,7 +21,7 @@ Methods = Mapping[str, Sequence[Evaluation]]
 def perspectives(methods: Mapping[str, Sequence[EvaluatedRun]]) -> go.Figure | None:
     """Means over the counted sets of each role, with intervals; nothing where there are fewer than two roles.
 
-    Tasks are no seeds: the tasks that all methods have are averaged within each seed before the interval over seeds.
+    Tasks are not seeds: the tasks that all methods have are averaged within each seed before the interval over seeds.
     """
     shared = shared_tasks(methods)
     found = averaged(
@@ -263,7 +263,7 @@ def _merged(bins: Sequence[Bin]) -> Bin:
     return Bin(examples, confidence, sum(each.examples * each.accuracy for each in bins) / examples)
 
 
-ROW, DOT, FRAME = 18, 11, 110  # pixels: a row without its dots, each of its dots, and what stands around the rows
+ROW, DOT, FRAME = 18, 11, 110  # pixels: a row without its dots, each of its dots, and the frame around the rows
 
 
 class Dot(NamedTuple):
@@ -312,7 +312,7 @@ def dots(
 
 
 def _offset(place: int, count: int) -> float:
-    """How far below the middle of its row a dot stands."""
+    """How far below the middle of its row a dot is."""
     return 0.7 * ((place + 0.5) / count - 0.5)
 
 
