@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 
 from rosewood.data.tasks import Task, build_task
 from rosewood.lab.playground.app import Playground
-from rosewood.lab.playground.runs import Arms, ServedRun, duel
+from rosewood.lab.playground.runs import AttackChoices, ServedRun, attack_each
 from tiny_attack import ENTRIES, sentences
 from tiny_runs import run_info
 from tiny_text import tiny_classifier, tiny_tokenizer
@@ -68,9 +68,9 @@ def write_data(folder: Path) -> Path:
 
 def telling_sentence(playground: Playground) -> str:
     """A sentence on which the attack finds words that break one run and not the other."""
-    attack, resources = playground.arms.take("pwws", playground.arms.lexicon)
+    attack, resources = playground.choices.take("pwws", playground.choices.lexicon)
     for text in sentences(40):
-        rounds = duel(playground.runs, {"text": text}, "text", attack, resources)
+        rounds = attack_each(playground.runs, {"text": text}, "text", attack, resources)
         if any(each.tells_apart for each in rounds):
             return text
     raise AssertionError("the two models never differ")
@@ -78,4 +78,4 @@ def telling_sentence(playground: Playground) -> str:
 
 def tiny_playground(folder: Path, samples: Sequence[list[str]] = (), fields: Sequence[str] = ("text",)) -> Playground:
     task = tiny_task(fields)
-    return Playground(task, tiny_served(task), Arms(task, None, str(write_lexicon(folder))), samples)
+    return Playground(task, tiny_served(task), AttackChoices(task, None, str(write_lexicon(folder))), samples)

@@ -54,7 +54,7 @@ def test_the_page_is_for_this_machine_and_nobody_is_told(page: Any) -> None:
 def test_the_client_gets_what_the_functions_say(client: Any, playground: Playground) -> None:
     text = telling_sentence(playground)
     assert client.predict(text, api_name="/answer") == playground.answer(text)
-    lexicon = playground.arms.lexicon
+    lexicon = playground.choices.lexicon
     expected = playground.attack([text], "text", "pwws", lexicon, OWN_ANSWER, 300, lambda share, words: None)
     assert "run telling" in expected
     assert client.predict("text", "pwws", lexicon, OWN_ANSWER, 300, text, api_name="/attack") == expected
@@ -68,7 +68,7 @@ def test_a_pair_has_two_fields_and_a_choice_of_the_one_to_change(tmp_path: Path)
     client = Client(page.local_url, verbose=False, analytics_enabled=False)
     try:
         assert client.predict("good film", "a film", api_name="/answer") == pairs.answer("good film", "a film")
-        inputs = ("premise", "typos", pairs.arms.lexicon, "positive", 50)
+        inputs = ("premise", "typos", pairs.choices.lexicon, "positive", 50)
         expected = pairs.attack(["good film", "a film"], *inputs, lambda share, words: None)
         assert client.predict(*inputs, "good film", "a film", api_name="/attack") == expected
         assert "Against <bdi>plain</bdi>" in expected

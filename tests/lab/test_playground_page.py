@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from rosewood.lab.playground.app import Playground, answers_html, attack_html, header_html, notice_html
-from rosewood.lab.playground.runs import Answer, duel
+from rosewood.lab.playground.runs import Answer, attack_each
 from tiny_playground import EVIL, telling_sentence, tiny_playground
 
 
@@ -24,7 +24,7 @@ def quiet(share: float, words: str) -> None:
 def attacked(
     playground: Playground, text: str, label: str = "", queries: int | None = 500, attack: str = "pwws"
 ) -> str:
-    return playground.attack([text], "text", attack, playground.arms.lexicon, label, queries, quiet)
+    return playground.attack([text], "text", attack, playground.choices.lexicon, label, queries, quiet)
 
 
 def said(html: str) -> str:
@@ -108,10 +108,10 @@ def test_what_became_of_each_run_is_said(playground: Playground) -> None:
 
 
 def test_the_same_words_have_one_headline(playground: Playground) -> None:
-    attack, resources = playground.arms.take("pwws", playground.arms.lexicon)
+    attack, resources = playground.choices.take("pwws", playground.choices.lexicon)
     (found, *_) = [
         each
-        for each in duel(playground.runs, {"text": telling_sentence(playground)}, "text", attack, resources)
+        for each in attack_each(playground.runs, {"text": telling_sentence(playground)}, "text", attack, resources)
         if each.example.status == "broken"
     ]
     twins = attack_html([found, found._replace(run="twin")], ["negative", "positive"], "text", 500)
@@ -127,5 +127,5 @@ def test_errors_of_an_attack_become_notices(playground: Playground, monkeypatch:
     monkeypatch.delenv("ROSEWOOD_DATA", raising=False)
     missing = playground.attack(["good film"], "text", "pwws", "counter-fitted", "", 9, quiet)
     assert "name the folder with --data-dir or ROSEWOOD_DATA" in said(missing)
-    other = playground.attack(["good film"], "elsewhere", "typos", playground.arms.lexicon, "", 9, quiet)
+    other = playground.attack(["good film"], "elsewhere", "typos", playground.choices.lexicon, "", 9, quiet)
     assert "there is no text 'elsewhere' to attack" in said(other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event, Thread
 
-from rosewood.lab.playground.runs import duel
+from rosewood.lab.playground.runs import attack_each
 from tiny_attack import sentences
 from tiny_playground import tiny_playground
 
@@ -20,7 +20,7 @@ def test_stop_ends_an_attack_that_is_under_way(tmp_path: Path) -> None:
             assert playground.ended.wait(60)
 
     def attack() -> None:
-        inputs = ("text", "pwws", playground.arms.lexicon, "", 500)
+        inputs = ("text", "pwws", playground.choices.lexicon, "", 500)
         said.append(playground.attack([" ".join(sentences(3))], *inputs, progress))
 
     thread = Thread(target=attack)
@@ -29,5 +29,5 @@ def test_stop_ends_an_attack_that_is_under_way(tmp_path: Path) -> None:
     playground.stop()
     thread.join(60)
     assert "The playground has been stopped." in said[0]
-    attack_and_words = playground.arms.take("pwws", playground.arms.lexicon)
-    assert duel(playground.runs, {"text": "good film"}, "text", *attack_and_words), "the models are as they were"
+    attack_and_words = playground.choices.take("pwws", playground.choices.lexicon)
+    assert attack_each(playground.runs, {"text": "good film"}, "text", *attack_and_words), "the models are as they were"

@@ -90,18 +90,18 @@ def _playground(
     from accelerate import PartialState
 
     from rosewood.lab.playground.app import Playground
-    from rosewood.lab.playground.runs import Arms, ServedRun, common_task, names_of, samples
+    from rosewood.lab.playground.runs import AttackChoices, ServedRun, common_task, names_of, samples
     from rosewood.models.open import open_run, run_info
 
     infos = {run: info for run in runs if (info := run_info(run)) is not None}
     names = names_of(runs)
     shared = common_task({run: task_of(run, task, Path(run) if run in infos else None) for run in runs})
     folder = data_dir or next((Path(info.data_dir) for info in infos.values() if info.data_dir), None)
-    arms = Arms(shared, folder, lexicon)
+    choices = AttackChoices(shared, folder, lexicon)
     device = PartialState().device
     served = []
     for run, name in zip(runs, names, strict=True):
         opened = open_run(run, trusted)
         length = max_length or opened.max_length
         served.append(ServedRun.of(name, opened.model.to(device), opened.tokenizer, shared, length))
-    return Playground(shared, served, arms, samples(shared, folder))
+    return Playground(shared, served, choices, samples(shared, folder))

@@ -40,7 +40,7 @@ from rosewood.training.trainer import RobustTrainer
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlannedCells:
     """The cells of one recipe, task and model, one a seed."""
 
     cells: Sequence[Cell]
@@ -57,13 +57,13 @@ class Outlook:
         return None if self.seconds is None else self.seconds * (len(self.cells) - self.finished)
 
 
-def outlooks(statuses: Sequence[CellStatus]) -> list[Outlook]:
+def planned_cells(statuses: Sequence[CellStatus]) -> list[PlannedCells]:
     """One for each recipe, task and model."""
     groups: dict[tuple[str, str, str], list[CellStatus]] = {}
     for each in statuses:
         groups.setdefault((each.cell.task["name"], each.cell.model, each.cell.label), []).append(each)
     measured = _Measured()
-    return [_outlook(group, measured) for group in groups.values()]
+    return [_planned(group, measured) for group in groups.values()]
 
 
 def show_plan(experiment: Experiment, statuses: Sequence[CellStatus], jobs: int, console: Console) -> bool:
@@ -73,7 +73,7 @@ def show_plan(experiment: Experiment, statuses: Sequence[CellStatus], jobs: int,
         console.status("Checking, and measuring a few steps where model and data are here"),
         warnings.catch_warnings(action="ignore"),  # of texts that are cut, which the runs will say
     ):
-        found = outlooks(statuses)
+        found = planned_cells(statuses)
     for model in dict.fromkeys(each.cells[0].model for each in found):
         ours = [each for each in found if each.cells[0].model == model]
         console.print(_table(f"{experiment.title or experiment.name}\nmodel: {Path(model).name}", ours))
@@ -85,7 +85,7 @@ def show_plan(experiment: Experiment, statuses: Sequence[CellStatus], jobs: int,
     return not any(each.refused for each in found)
 
 
-def _table(title: str, found: Sequence[Outlook]) -> Table:
+def _table(title: str, found: Sequence[PlannedCells]) -> Table:
     """One row a task and recipe; numbers are never cut."""
     table = Table(title=escape(title))
     for column in ("task", "recipe", "seeds", "finished", "steps", "training"):
@@ -100,7 +100,7 @@ def _table(title: str, found: Sequence[Outlook]) -> Table:
     return table
 
 
-def _notes(found: Sequence[Outlook]) -> Iterator[str]:
+def _notes(found: Sequence[PlannedCells]) -> Iterator[str]:
     """What is to be said of the rows of a table: once for all of them, or each by its name."""
     if len({each.note for each in found}) == 1:
         yield from filter(None, [found[0].note])
@@ -110,7 +110,7 @@ def _notes(found: Sequence[Outlook]) -> Iterator[str]:
         )
 
 
-def _training_data(found: Sequence[Outlook]) -> Iterator[str]:
+def _training_data(found: Sequence[PlannedCells]) -> Iterator[str]:
     """Where the rows come from that a task trains on: the folder's are often fewer than the Hub's."""
     tasks = {each.cells[0].task["name"]: each.cells[0] for each in found}
     for name, cell in tasks.items():
@@ -120,7 +120,7 @@ def _training_data(found: Sequence[Outlook]) -> Iterator[str]:
             yield f"Training data of {name}: {error}"
 
 
-def _summary(found: Sequence[Outlook], jobs: int) -> str:
+def _summary(found: Sequence[PlannedCells], jobs: int) -> str:
     cells, done = sum(len(each.cells) for each in found), sum(each.finished for each in found)
     known = [each.left for each in found if each.left is not None]
     unknown = sum(len(each.cells) - each.finished for each in found if each.left is None)
@@ -150,18 +150,18 @@ class _Measured:
         return self._seconds[key] if key in self._seconds else self._seconds.setdefault(key, seconds_per_step(cell))
 
 
-def _outlook(statuses: Sequence[CellStatus], measured: _Measured) -> Outlook:
+def _planned(statuses: Sequence[CellStatus], measured: _Measured) -> PlannedCells:
     cells = [each.cell for each in statuses]
     first, finished = cells[0], sum(each.result is not None for each in statuses)
     unknown = why_unknown(first)
     if unknown:
-        return Outlook(cells, finished, first.steps(), None, unknown)
+        return PlannedCells(cells, finished, first.steps(), None, unknown)
     refusal = _refusal(first)
     if refusal:
-        return Outlook(cells, finished, None, None, refusal, refused=True)
+        return PlannedCells(cells, finished, None, None, refusal, refused=True)
     steps = first.steps(measured.rows(first))
     seconds = None if steps is None else steps * measured.seconds(first) * relative_cost(first.built_recipe())
-    return Outlook(cells, finished, steps, seconds, "")
+    return PlannedCells(cells, finished, steps, seconds, "")
 
 
 def _refusal(cell: Cell) -> str:

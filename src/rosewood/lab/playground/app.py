@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader
 
 from rosewood.data.tasks import Task
 from rosewood.errors import RosewoodError, RunError
-from rosewood.lab.playground.runs import Answer, Arms, Round, ServedRun, ask, duel, typed
+from rosewood.lab.playground.runs import Answer, AttackChoices, AttackedRun, ServedRun, ask, attack_each, typed
 from rosewood.report.figures.style import colour
 from rosewood.results import AttackedExample
 
@@ -43,7 +43,7 @@ def import_gradio() -> Any:
 def build(playground: Playground) -> gr.Blocks:
     """The page for these runs."""
     gr = import_gradio()
-    task, arms = playground.task, playground.arms
+    task, choices = playground.task, playground.choices
     turn = {"concurrency_id": "models", "concurrency_limit": 1}  # the models serve one person at a time
     tracker = gr.Progress()  # as a default, gradio puts the real one in its place
     with gr.Blocks(title=f"Rosewood: {task.name}", analytics_enabled=False) as page:
@@ -57,8 +57,10 @@ def build(playground: Playground) -> gr.Blocks:
         show = gr.Button("Show what the runs say", variant="primary", elem_id="show")
         answers = gr.HTML(elem_id="answers")
         with gr.Row():
-            kind = gr.Radio(arms.attacks, value=arms.attacks[0], label="Attack", min_width=280)
-            lexicon = gr.Radio(arms.lexicons, value=arms.lexicon, label="Lexicon to replace words from", min_width=280)
+            kind = gr.Radio(choices.attacks, value=choices.attacks[0], label="Attack", min_width=280)
+            lexicon = gr.Radio(
+                choices.lexicons, value=choices.lexicon, label="Lexicon to replace words from", min_width=280
+            )
         with gr.Row():
             label.render()
             field = gr.Radio(
@@ -133,7 +135,7 @@ class Playground:
 
     task: Task
     runs: Sequence[ServedRun]
-    arms: Arms
+    choices: AttackChoices
     samples: Sequence[list[str]] = ()
     ended: Event = field(default_factory=Event)
     _turn: Lock = field(default_factory=Lock)  # the models serve one person at a time
@@ -169,10 +171,10 @@ class Playground:
         try:
             found = typed(self.task, texts)
             progress(0.0, f"{attack}: getting ready")
-            chosen, resources = self.arms.take(attack, lexicon)
+            chosen, resources = self.choices.take(attack, lexicon)
             right = self.task.labels.index(label) if label in self.task.labels else None
             with self._turn:
-                rounds = duel(self.runs, found, field, chosen, resources, right, budget, tell)
+                rounds = attack_each(self.runs, found, field, chosen, resources, right, budget, tell)
             return attack_html(rounds, self.task.labels, field, budget)
         except RosewoodError as error:
             return notice_html(str(error))
@@ -202,7 +204,7 @@ def answers_html(answers: Sequence[Answer], labels: Sequence[str]) -> str:
     return _render("answers.html", answers=answers, labels=labels, shown=shown, agreed=agreed)
 
 
-def attack_html(rounds: Sequence[Round], labels: Sequence[str], field: str, max_queries: int) -> str:
+def attack_html(rounds: Sequence[AttackedRun], labels: Sequence[str], field: str, max_queries: int) -> str:
     """What the attack on a field found against each run, with the changed words marked."""
     # Two runs that the same words break share one headline.
     headlines = {tuple(_changes(each)): each for each in rounds if each.example.status == "broken"}
@@ -221,7 +223,7 @@ def notice_html(words: str) -> str:
     return _render("notice.html", words=words)
 
 
-def _changes(found: Round) -> list[tuple[str, str]]:
+def _changes(found: AttackedRun) -> list[tuple[str, str]]:
     return [(change.before, change.after) for change in found.example.changes]
 
 

@@ -155,7 +155,7 @@ def _cut(run: ServedRun, texts: Mapping[str, str]) -> dict[str, int]:
     return {field: read for field, read in run.read(texts).items() if read < len(texts[field])}
 
 
-class Arms:
+class AttackChoices:
     """Attacks and lexicons by name; what has been prepared once is kept."""
 
     def __init__(self, task: Task, data_dir: Path | None, lexicon: str | None = None) -> None:
@@ -184,7 +184,7 @@ def _needs(attack: str) -> dict[str, str]:
     return choose_attack(attack).needs()
 
 
-Stand = Literal["falls", "holds", "wrong before"]
+Outcome = Literal["falls", "holds", "wrong before"]
 Tell = Callable[[str, int], None]
 """Told of every batch: the run that is attacked, and how many texts it has scored by then."""
 
@@ -193,18 +193,18 @@ class Reply(NamedTuple):
     """What a run says of words that were found against one of them."""
 
     answer: Answer
-    stand: Stand
+    outcome: Outcome
 
 
-class Round(NamedTuple):
+class AttackedRun(NamedTuple):
     """The attack on one run, and what all of them say of the words that it found."""
 
     run: str
     example: AttackedExample
     replies: list[Reply]
 
-    def those_that(self, stand: Stand) -> list[str]:
-        return [reply.answer.run for reply in self.replies if reply.stand == stand]
+    def those_that(self, outcome: Outcome) -> list[str]:
+        return [reply.answer.run for reply in self.replies if reply.outcome == outcome]
 
     @property
     def tells_apart(self) -> bool:
@@ -212,7 +212,7 @@ class Round(NamedTuple):
         return bool(self.those_that("falls") and self.those_that("holds"))
 
 
-def duel(
+def attack_each(
     runs: Sequence[ServedRun],
     texts: Mapping[str, str],
     field: str,
@@ -221,7 +221,7 @@ def duel(
     label: int | None = None,
     max_queries: int = 500,
     tell: Tell = lambda run, queries: None,
-) -> list[Round]:
+) -> list[AttackedRun]:
     """Attack every run on the same texts, then show each run what broke another.
 
     Without a label every run is held to what it says of the texts as they are.
@@ -236,7 +236,7 @@ def duel(
         campaign = prepare(run.model, run.tokenizer, data, attack, resources, settings)
         with _counting(run.model, partial(tell, run.name)):
             (example,) = campaign.records([0], None)
-        rounds.append(Round(run.name, example, _replies(runs, texts, field, example, before, right)))
+        rounds.append(AttackedRun(run.name, example, _replies(runs, texts, field, example, before, right)))
     return rounds
 
 
@@ -251,10 +251,10 @@ def _replies(
     if example.adversarial is None:
         return []
     after = ask(runs, {**texts, field: example.adversarial})
-    return [Reply(new, _stand(old, new, own)) for old, new, own in zip(before, after, right, strict=True)]
+    return [Reply(new, _outcome(old, new, own)) for old, new, own in zip(before, after, right, strict=True)]
 
 
-def _stand(before: Answer, after: Answer, right: int) -> Stand:
+def _outcome(before: Answer, after: Answer, right: int) -> Outcome:
     if before.prediction != right:
         return "wrong before"
     return "holds" if after.prediction == right else "falls"
