@@ -281,7 +281,8 @@ def averaged(found: Iterable[tuple[str, str, Figure]]) -> list[Dot]:
     together: dict[tuple[str, str], list[Figure]] = {}
     for row, series, figure in found:
         together.setdefault((row, series), []).append(figure)
-    return [Dot(row, series, *mean_of(figures)) for (row, series), figures in together.items()]
+    means = {place: mean_of(figures) for place, figures in together.items()}
+    return [Dot(*place, mean.value, mean.interval, mean.guessing) for place, mean in means.items()]
 
 
 def dots(
