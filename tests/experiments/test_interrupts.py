@@ -21,8 +21,7 @@ from rich.console import Console
 from launcher import child
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines import local
-from rosewood.experiments.engines.local import LocalEngine
-from rosewood.experiments.interrupts import held_back
+from rosewood.experiments.engines.local import LocalEngine, held_back
 from tiny_experiment import tiny_experiment, write_data
 
 PATIENCE = 600

@@ -1,4 +1,4 @@
-"""Run cells in processes of this machine, each in its own; also what every engine must offer."""
+"""Run cells in processes of this machine, each in its own; what every engine must offer, and Ctrl-C that waits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Literal, NamedTuple, Protocol
 
 import torch
 
 from rosewood.errors import ExperimentError
 from rosewood.experiments.engines.worker import FAILED, INTERRUPTED
-from rosewood.experiments.interrupts import held_back
 
 
 class Event(NamedTuple):
@@ -34,7 +36,7 @@ class CellEngine(Protocol):
     def run(self, folders: Sequence[Path]) -> Iterator[Event]:
         """Have every cell worked on, and tell of each when it starts and ends.
 
-        A cell that fails is no reason to stop. When the iterator is closed, or an exception such as KeyboardInterrupt
+        A failed cell does not stop the others. When the iterator is closed, or an exception such as KeyboardInterrupt
         passes through it, workers save what they have and end before it returns.
         """
         ...
@@ -147,3 +149,36 @@ def _devices() -> list[str]:
     if named is not None:
         return [name for name in named.split(",") if name.strip()]
     return [str(number) for number in range(torch.cuda.device_count())]
+
+
+@contextmanager
+def held_back(*numbers: signal.Signals) -> Iterator[Callable[[], None]]:
+    """Inside, these signals raise KeyboardInterrupt where the given function is called, and at the end.
+
+    Python raises KeyboardInterrupt between any two instructions, also inside `subprocess`: `Popen.poll` may have taken
+    the lock that `Popen.wait` needs and never give it back, which leaves a program waiting for a child that has long
+    ended, and a child may run of which nobody has the `Popen` yet. Here nothing is left half done.
+
+    Signals that are ignored stay ignored. Only the main thread gets any: elsewhere nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    def check() -> None:
+        if came:
+            came.clear()
+            raise KeyboardInterrupt
+
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, note) for number in heard}
+    try:
+        yield check
+        check()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

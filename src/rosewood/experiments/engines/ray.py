@@ -15,8 +15,7 @@ from typing import Any
 
 from rosewood.errors import ExperimentError
 from rosewood.experiments.engines import local
-from rosewood.experiments.engines.local import Event
-from rosewood.experiments.interrupts import held_back
+from rosewood.experiments.engines.local import Event, held_back
 
 LOCAL = "local"
 _PAUSE = 0.05
