@@ -39,13 +39,13 @@ def test_a_plan_names_every_problem_at_once_and_starts_nothing(
 def test_one_recipe_of_an_experiment_can_be_run_alone() -> None:
     """Its cells are those of the whole experiment; settings of a task for the others are left out."""
     whole = read_experiment(EXPERIMENTS[0].parent / "replication.yaml")
-    alone = whole.only(["rose-first"])
+    alone = whole.with_recipes(["rose-first"])
     assert [choice.name for choice in alone.recipes] == ["rose-first"] and alone.baseline is None
     names = [cell.name for cell in cells_of(alone)]
     assert names == [cell.name for cell in cells_of(whole) if cell.label == "rose-first"] and len(names) == 12
-    assert whole.only([]) is whole
+    assert whole.with_recipes([]) is whole
     with pytest.raises(ExperimentError, match="no recipe 'rose-frist': did you mean rose-first"):
-        whole.only(["rose-frist"])
+        whole.with_recipes(["rose-frist"])
 
 
 def test_a_plan_measures_what_is_here_and_says_what_is_not(rosewood: Rosewood, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def compare(
     """
     from rosewood.experiments.experiment import read_experiment
 
-    experiment = read_experiment(file).only(only)
+    experiment = read_experiment(file).with_recipes(only)
     chosen = chosen_engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
     from rosewood.experiments.compare import output_of, run_cells, tables_of

@@ -145,7 +145,7 @@ class Experiment(RunChoice):
     """Label -> task (or suite) -> figure -> what a paper reports, in %; null where it is not known."""
     notes: list[str] = []
 
-    def only(self, labels: Collection[str]) -> Experiment:
+    def with_recipes(self, labels: Collection[str]) -> Experiment:
         """The experiment with the recipes of these labels alone; without labels the whole."""
         known = [choice.name for choice in self.recipes]
         if unknown := [label for label in labels if label not in known]:
