@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark docs evidence evidence-a schemas clean
+.PHONY: demo test test-all check audit benchmark docs evidence evidence-a schemas clean wheel-test transformers-test
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -15,8 +15,8 @@ test-all: $(INSTALLED)  ## every test; those on real data need ROSEWOOD_DATA
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(PARALLEL) -m ""
 
 check: $(INSTALLED)  ## style and types
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check src tests benchmarks tools examples
+	$(BIN)/ruff format --check src tests benchmarks tools examples
 	$(BIN)/mypy
 
 docs: $(INSTALLED)  ## the documentation as a site that opens from the disk: site/index.html
@@ -24,6 +24,12 @@ docs: $(INSTALLED)  ## the documentation as a site that opens from the disk: sit
 
 audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks the vulnerability service, so needs the network
 	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
+
+wheel-test: ## build the wheel, install it in a clean environment, use it from an empty folder: minutes
+	PYTHON=$(PYTHON) scripts/test_wheel.sh
+
+transformers-test: $(INSTALLED)  ## a core of the tests with the lowest and the highest transformers that is allowed
+	scripts/test_transformers_range.sh
 
 benchmark: $(INSTALLED)  ## what a training step costs, in passes
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/step_cost.py

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rosewood.config.registry import on_first_use
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.attacks.runner.api import attack, robust_accuracy

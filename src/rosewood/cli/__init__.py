@@ -92,6 +92,7 @@ def commands() -> typer.Typer:
         lab,
         listing,
         probe,
+        publish,
         report,
         serve,
         train,

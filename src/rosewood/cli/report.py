@@ -99,7 +99,8 @@ def card(
 ) -> None:
     """Write the card of a model for the Hugging Face Hub, with the figures of its evaluation and attacks.
 
-    The figures are also in the card's front matter, where the Hub reads them. Nothing is uploaded.
+    The figures are also in the card's front matter, and those on data sets of the Hub in .eval_results/, where the Hub
+    reads them. Nothing is uploaded: rosewood push does that.
     """
     path = run / "model" / "README.md" if output is None else output
     if path.exists() and not overwrite:
@@ -108,5 +109,10 @@ def card(
     with console.status("reading the run"):
         from rosewood.report.card import write_card
 
-        write_card(run, path, suite)
+        results = write_card(run, path, suite)
     console.print(f"The card is in {path}", highlight=False, soft_wrap=True, markup=False)
+    if results:
+        folder = results[0].parent
+        console.print(f"Evaluation results for the Hub are in {folder}", highlight=False, soft_wrap=True, markup=False)
+    if output is None:
+        console.print(f"Next: rosewood push {run} NAME", highlight=False, soft_wrap=True, markup=False)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         "rosewood train --recipe rose-ensemble --task reviews --lora-rank 8",
         "rosewood train --recipe rift --task sst2 --select-by pwws --early-stopping 3",
         "rosewood train --recipe rose-ensemble --watch masks --watch drift --watch inconsistency",
+        "rosewood train --recipe rose-ensemble --task reviews --report-to tensorboard,wandb",
         "rosewood train --output runs/rose --resume",
     )
 )

@@ -210,6 +210,10 @@ class RunSettings(SharedRunSettings):
         Option(DATA, envvar="ROSEWOOD_DATA", metavar="FOLDER"),
     ] = None
     """Folder with the tasks' files."""
+    report_to: Annotated[
+        list[str], BeforeValidator(names_in), Option(TRAINING, "nowhere", metavar="NAMES", is_text=True)
+    ] = []
+    """Send figures there while training, with commas: trackio,tensorboard,wandb."""
 
 
 class TrainingShortcuts(Settings):

@@ -18,6 +18,7 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.measure import MEASURED
 from rosewood.models.names import models
+from rosewood.report.hub import result_files, write_results
 from rosewood.report.sections.attacks import attack_table
 from rosewood.report.subject import ReportedRun, Subject, subject
 from rosewood.report.verdict import right_on, verdict
@@ -29,21 +30,39 @@ HUB_NAMES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """Models that have another name here."""
 
 
-def write_card(folder: Path, path: Path, suite: str | None = None) -> None:
-    """Write the card of a run; the Hub's own parser must read it first."""
-    text = str(model_card(folder, suite))
+def write_card(folder: Path, path: Path, suite: str | None = None) -> list[Path]:
+    """Write the card of a run, which the Hub's own parser must read first.
+
+    Beside the model there are also files with evaluation results, which are returned.
+    """
+    about, task = _read(folder, suite)
+    text = str(_card(about, task))
     ModelCard(text)
     write(path, text)
+    if path != card_of(folder):
+        return []
+    return write_results(path.parent, result_files(about.runs[0], task))
+
+
+def card_of(folder: Path) -> Path:
+    """Where the card of a run belongs: beside its model."""
+    return folder / "model" / "README.md"
 
 
 def model_card(folder: Path, suite: str | None = None) -> ModelCard:
     """The card of a run from its evaluation on a suite, or the latest."""
+    return _card(*_read(folder, suite))
+
+
+def _read(folder: Path, suite: str | None) -> tuple[Subject, Task]:
     if not (folder / "run.json").exists():
         raise RunError(f"{folder} is not a run of Rosewood (no run.json): a card tells how a model was trained.")
-    about = subject(load_runs([folder], suite))
+    return subject(load_runs([folder], suite)), load_task(folder / "task.yaml")
+
+
+def _card(about: Subject, task: Task) -> ModelCard:
     (run,) = about.runs
     assert run.info is not None
-    task = load_task(folder / "task.yaml")
     front = _front_matter(run, run.info, task).to_yaml()
     return ModelCard(f"---\n{front}\n---\n\n{_body(about, run, run.info, task)}")
 

@@ -33,6 +33,7 @@ from rosewood.training.argument_errors import built_arguments, naming_arguments,
 from rosewood.training.callbacks import CHOOSES, RobustValidation, SaveAndStop, TrainingProgress
 from rosewood.training.health import WarnsOfGuessing, guessing_loss
 from rosewood.training.plan import Plan
+from rosewood.training.reporting import reporters
 from rosewood.training.sampling import resolved_weights
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
@@ -106,6 +107,7 @@ def assembled(
             SaveAndStop(minutes),
             *choosing,
             *callbacks,
+            *reporters(plan.report_to, output),
             WarnsOfGuessing(guessing_loss(data["train"]["label"][:], weights), plan.recipe),
             TrainingProgress(plan.recipe.name),
         ],
@@ -140,6 +142,8 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
     defaults: dict[str, Any] = {"save_strategy": "no", "save_total_limit": 2, "logging_steps": 10}
     defaults["dataloader_pin_memory"] = torch.cuda.is_available()
     defaults["use_cpu"] = not torch.accelerator.is_available()  # needed by several processes on the CPU
+    if plan.report_to:
+        defaults["run_name"] = output.resolve().name
     taken = {"output_dir": "--output", "seed": "--seed"}
     clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
     if clash:
@@ -148,7 +152,7 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
     fixed = {
         "output_dir": str(output.resolve() / "checkpoints"),
         "seed": plan.seed,
-        "report_to": "none",
+        "report_to": "none",  # --report-to's are built by `reporters`
         "disable_tqdm": True,
     }
     return built_arguments(defaults | settings | fixed, plan.given_arguments())

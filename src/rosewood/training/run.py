@@ -46,6 +46,7 @@ from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgre
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, refuse_links
 from rosewood.training.outcome import peak_memory, save_outcome
 from rosewood.training.plan import DEFAULTS, Plan
+from rosewood.training.reporting import check_report_to
 from rosewood.training.starting_model import in_order_of_outputs, origin_of
 from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
@@ -60,6 +61,7 @@ class Settled(NamedTuple):
 
 def settled(plan: Plan) -> Settled:
     """Look at the checkpoint that a run starts from, and settle what depends on it."""
+    check_report_to(plan.report_to)
     start = outline_of(plan.model, plan.trust_remote_code == plan.model)
     plan, chose_rate = in_order_of_outputs(plan, start), not plan.has_rate
     plan = plan.with_rate_for(start.config)
