@@ -10,21 +10,18 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import gc
 import warnings
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate.utils import memory
 from transformers import PrinterCallback
 from transformers.utils import logging
+
+from launcher import without_collections
 
 torch.set_num_threads(1)
 logging.set_verbosity_error()
 logging.disable_progress_bar()
-
-
-# Every train() begins with a full garbage collection, a third of its time on a tiny model. Python collects anyway.
-memory.gc = SimpleNamespace(collect=lambda: 0)
+without_collections()
 
 
 def pytest_collection_finish() -> None:

@@ -6,14 +6,17 @@ now and then such a child dies of a damaged heap.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from accelerate.utils import memory
 from transformers import PrinterCallback
 from transformers.utils import logging
 
@@ -45,8 +48,15 @@ def _start() -> None:
         forkserver.ensure_running()
 
 
+def without_collections() -> None:
+    """Every train() begins with a full garbage collection, most of its time on a tiny model. Python collects anyway."""
+    memory.gc = SimpleNamespace(collect=lambda: 0)  # type: ignore[attr-defined]
+
+
 def _quietly(target: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """As conftest.py sets up the test runner."""
+    without_collections()
+    gc.freeze()  # what is imported needs no look at any collection, and stays in the memory that all forks share
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     PrinterCallback.on_log = lambda *args, **kwargs: None  # type: ignore[method-assign]
