@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -262,12 +263,20 @@ def _read(name: str) -> dict[str, Any]:
         raise RecipeError(
             f"unknown recipe {name!r}: {closest(name, sorted(known))} A recipe of your own ends in .yaml."
         )
+    return _installed(path) if name in known else _of_file(path)
+
+
+def _of_file(path: Path) -> dict[str, Any]:
     spec = strict_yaml.read(path, "a recipe", RecipeError)
     if not isinstance(spec, dict):
         raise RecipeError(
             f"{path} must hold a mapping (objective: ..., selection: ...), it holds {type(spec).__name__}"
         )
     return {"name": path.stem} | spec
+
+
+_installed = cache(_of_file)
+"""Recipes that come with a package are read once, and copied whenever one is built."""
 
 
 def _copied(value: Any) -> Any:
