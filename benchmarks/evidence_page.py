@@ -1,4 +1,5 @@
-"""Write every table and figure of docs/evidence.md, and the long tables in docs/evidence/, from experiments/results/.
+"""Write every table and figure of docs/evidence.md, the long tables in docs/evidence/, and the choice of recipes in
+docs/choose.md and README.md, from experiments/results/.
 
     make evidence
 
@@ -9,7 +10,7 @@ replaced, the sentences around them are written by hand. Cells that have not run
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -31,6 +32,7 @@ from rosewood.comparison.statistics import t_interval
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "evidence.md"
+PAGES = (PAGE, ROOT / "docs" / "choose.md", ROOT / "README.md")
 FOLDER = ROOT / "docs" / "evidence"
 MISSING = "–"
 EXPERIMENTS = (
@@ -170,12 +172,50 @@ def roast() -> str:
     return markdown(["points", CLEAN, NOISE, ADVGLUE, "AdvGLUE, matched"], rows)
 
 
+def choose() -> str:
+    """What an engineer may expect, what to take against it, and what that has shown here."""
+    defended, snli, rose = kept_experiment("defences-sst2"), rift_small("snli"), rose_small()
+    rows = [
+        ["replaced words", "`rift`", _from_to(snli, "rift", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN})],
+        [
+            "replaced words, less clean accuracy to spare",
+            "`adv-mixout`",
+            _from_to(snli, "adv-mixout", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN}),
+        ],
+        ["sentences written to fool models", "`rose-ensemble`", _points(rose, "rose-ensemble")],
+        ["the same, at the price of plain fine-tuning", "`child-tuning-d`", _points(rose, "child-tuning-d")],
+        ["nothing in particular: clean accuracy first", "`smart`", _points(rose, "smart")],
+    ]
+    if defended.seeds_of("augment", CLEAN):
+        shown = {f"SST-2 {each}": each for each in defended.figures if each not in (CLEAN, NOISE)} | {CLEAN: CLEAN}
+        rows.insert(0, ["typing errors, odd letters", "`augment`", _from_to(defended, "augment", shown)])
+    return markdown(["you expect", "take", "what it has shown"], rows).replace("---: |", "--- |")
+
+
+def _from_to(study: Study, method: str, figures: Mapping[str, str]) -> str:
+    """Plain fine-tuning's figure and the method's, in %, of the seeds that both have."""
+    said = []
+    for name, figure in figures.items():
+        before, after = study.seeds_of(study.baseline, figure), study.seeds_of(method, figure)
+        both = before.keys() & after.keys()
+        if both:
+            said.append(
+                f"{name} {100 * fmean(before[s] for s in both):.1f} → {100 * fmean(after[s] for s in both):.1f} %"
+            )
+    return ", ".join(said)
+
+
+def _points(study: Study, method: str) -> str:
+    return f"AdvGLUE {difference(study.gains(method, ADVGLUE))} points, clean {difference(study.gains(method, CLEAN))}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "defences": defences,
     "rose": rose,
     "duration": duration,
     "rift": rift,
     "roast": roast,
+    "choose": choose,
 }
 
 
@@ -218,7 +258,8 @@ def main() -> None:
     for path in FOLDER.iterdir():
         if path.name not in written:
             path.unlink()
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"{PAGE.name}: {len(TABLES)} tables; {FOLDER.name}/: {len(written)} files")
 
 

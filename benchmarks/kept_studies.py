@@ -93,7 +93,14 @@ def _results(archive: Path) -> Iterator[tuple[CellResult, dict[str, AttackSummar
                 for other, said in contents.items()
                 if other.name == "attack.json" and other.parts[:2] == path.parts[:2]
             ]
-            yield CellResult.model_validate_json(content), {each.attack: each.summary for each in reports}
+            tested = [each for each in reports if each.split in (None, "test")]
+            yield CellResult.model_validate_json(content), {_name(each): each.summary for each in tested}
+
+
+def _name(report: AttackReport) -> str:
+    """Of the worst case with what an attacker may change."""
+    threat = report.settings.get("threat")
+    return f"{report.attack} {threat}" if threat else report.attack
 
 
 def figures_of(evaluation: Evaluation, attacks: dict[str, AttackSummary]) -> Iterator[tuple[str, float]]:

@@ -9,10 +9,11 @@ from typing import Any
 import datasets
 import pytest
 
-from rosewood.recipe import load_recipe, recipe_names
+from rosewood.recipe import recipe_names
 from tiny_text import save_tiny_checkpoint
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,10 +39,8 @@ def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert names["trainer"].recipe.name == "rose-ensemble"
 
 
-def test_the_table_lists_every_recipe_with_its_cost() -> None:
-    listed = {
-        row[0].strip("`"): row for row in re.findall(r"^\| (`[^|]+`) \|.*\| ([^|]+) \| [^|]+ \|$", README, re.MULTILINE)
-    }
-    assert set(listed) == set(recipe_names())
-    for name, (_, cost) in listed.items():
-        assert cost == str(load_recipe(name).cost()), name
+def test_it_is_short_and_its_example_is_that_of_the_guide() -> None:
+    assert len(README.splitlines()) <= 150
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert example in (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    assert f"{len(recipe_names())}\n" in README or f"{len(recipe_names())} " in README, "how many recipes there are"
