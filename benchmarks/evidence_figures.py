@@ -15,6 +15,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 INK = "#808080"
+MARKERS = "os^Dv"  # a colour that comes twice has another shape
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
 STYLE = {
     "svg.hashsalt": "rosewood",
@@ -42,14 +43,12 @@ def trade_off_figure(study: Study, robust: str) -> str:
                 continue
             points = [(100 * clean[seed], 100 * other[seed]) for seed in seeds]
             middle = (fmean(x for x, _ in points), fmean(y for _, y in points))
-            colour = COLOURS[place % len(COLOURS)]
             if len(points) > 1:
-                axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.5)
-            axes.scatter(*middle, s=55, color=colour, zorder=3)
-            axes.annotate(method, middle, xytext=(7, 4), textcoords="offset points", color=colour)
+                axes.scatter(*zip(*points, strict=True), s=14, alpha=0.5, **_look(place))
+            axes.scatter(*middle, s=55, zorder=3, label=method, **_look(place))
         axes.set_xlabel("clean accuracy, %")
         axes.set_ylabel(f"{'accuracy ' if robust.startswith('under') else ''}{robust}, %")
-        axes.margins(x=0.22, y=0.15)
+        axes.margins(0.12)
 
     return _svg(draw)
 
@@ -62,12 +61,10 @@ def gain_figure(study: Study, robust: str) -> str:
         axes.axvline(0, color=INK, linewidth=0.7)
         for place, method in enumerate(each for each in study.methods if each != study.baseline):
             at = (fmean(study.gains(method, CLEAN)), fmean(study.gains(method, robust)))
-            colour = COLOURS[place % len(COLOURS)]
-            axes.scatter(*at, s=45, color=colour, zorder=3)
-            axes.annotate(method, at, xytext=(6, 4), textcoords="offset points", color=colour)
+            axes.scatter(*at, s=45, zorder=3, label=method, **_look(place))
         axes.set_xlabel(f"clean accuracy, points above {study.baseline}")
         axes.set_ylabel(f"{robust}, points above {study.baseline}")
-        axes.margins(x=0.25, y=0.12)
+        axes.margins(0.12)
 
     return _svg(draw)
 
@@ -85,15 +82,20 @@ def course_figure(courses: Mapping[str, Mapping[int, Mapping[str, list[float]]]]
                 )
         axes.set_xlabel("optimiser steps")
         axes.set_ylabel("accuracy, %")
-        axes.legend(frameon=False, labelcolor=INK, loc="center right")
 
     return _svg(draw)
+
+
+def _look(place: int) -> dict[str, str]:
+    return {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place // len(COLOURS) % len(MARKERS)]}
 
 
 def _svg(draw: Any) -> str:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
         draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, labelcolor=INK, loc="center left", bbox_to_anchor=(1, 0.5))
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         plt.close(figure)

@@ -124,7 +124,7 @@ def commands(study: Study) -> list[str]:
 
 def defences() -> str:
     study = kept_experiment("defences-sst2")
-    return f"{method_table(study)}\n\n{counted(study)}"
+    return f"{method_table(study)}\n\n{counted(study)}" if study.methods else counted(study)
 
 
 def rose() -> str:
