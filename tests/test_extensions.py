@@ -124,6 +124,13 @@ text: [text]
 labels: [negative, positive]
 splits: {train: {folder: {file: train.jsonl}}, test: {folder: {file: test.jsonl}}}
 """,
+    "protocols/pruned.yaml": """
+name: pruned
+title: Pruned
+citation: nobody
+examples: 6
+attacks: {backwards: {set: {max_words: 1}}}
+""",
     "suites/bushes.yaml": """
 name: bushes
 title: Bushes
@@ -149,6 +156,7 @@ def run(*words):
     return result.output
 
 listed = {"attacks": "backwards", "tasks": "thorns", "suites": "bushes", "defences": "lowered", "recipes": "thorny"}
+listed["protocols"] = "pruned"
 for what, name in listed.items():
     assert name in run("list", what)
 place = Path(sys.argv[1])
@@ -157,12 +165,13 @@ run("train", "--recipe", "thorny", "--task", "thorns", "--output", place / "run"
 run("attack", place / "run", "--attack", "backwards", "--set", "max_words=2", "--examples", 6)
 run("evaluate", place / "run", "--suite", "bushes")
 run("wrap", place / "run", "--with", "lowered", "--output", place / "lowered")
-run("attack", place / "lowered", "--attack", "backwards", "--examples", 3)
+run("attack", place / "lowered", "--protocol", "pruned", "--examples", 3)
 run("report", place / "run", "--output", place / "report.html")
 print(json.dumps([
     load_recipe("thorny").selection.settings(),
     [json.loads(path.read_text())["settings"] for path in (place / "run" / "attacks").glob("*/attack.json")],
     "There are 1 runs with thorns." in (place / "report.html").read_text(),
+    [json.loads(path.read_text()) for path in (place / "lowered" / "attacks").glob("*/attack.json")],
 ]))
 """
 
@@ -195,10 +204,12 @@ def test_a_package_brings_one_file_for_each_thing(installed: Path, tmp_path: Pat
     save_tiny_checkpoint(tmp_path / "checkpoint", tuple(LABELS))
     found = python(installed, "-c", ACTS, str(tmp_path))
     assert found.returncode == 0, found.stderr
-    recipe, attacks, reported = json.loads(found.stdout.splitlines()[-1])
+    recipe, attacks, reported, (pruned,) = json.loads(found.stdout.splitlines()[-1])
     assert recipe == {"start_with_odd": True}
     assert attacks == [{"max_words": 2}]
     assert reported
+    assert (pruned["protocol"], pruned["settings"]) == ("pruned", {"max_words": 1})
+    assert pruned["deviations"] == ["examples: 3 instead of 6"]
     history = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
     assert len(history) == 3
 

@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("tensors",),
     ("results",),
     ("config/settings",),
+    ("config/attack_texts",),
     ("errors",),
 ]
 RECIPES = {"recipe", "protocol", "config"}

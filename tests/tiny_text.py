@@ -8,8 +8,16 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 
+from rosewood.words.fluency import CausalLM
 from rosewood.words.masked_lm import MaskedLM
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -61,6 +69,17 @@ def tiny_masked_lm(words: Sequence[str], seed: int = 0) -> MaskedLM:
     torch.manual_seed(seed)
     config = _config(len(vocabulary), initializer_range=0.5)
     return MaskedLM(BertForMaskedLM(config), tokenizer)
+
+
+def tiny_causal_lm() -> CausalLM:
+    """A random GPT-2 with the tokenizer of the tiny classifier."""
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer()
+    tokenizer.bos_token = "[CLS]"
+    config = GPT2Config(
+        vocab_size=len(VOCABULARY), n_embd=16, n_layer=1, n_head=2, n_positions=64, initializer_range=0.5
+    )
+    return CausalLM(GPT2LMHeadModel(config), tokenizer, max_length=50)
 
 
 def tiny_classifier(labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")) -> BertForSequenceClassification:

@@ -1,6 +1,9 @@
 """Constraints hold on every text that any attack finds, as its record alone shows."""
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,17 @@ from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.constraints import CONSTRAINTS, Constraint, Similarity, constraint
+from rosewood.attacks.runner.constraints import CONSTRAINTS, Constraint, Similarity, constraint, constraints_of
 from rosewood.attacks.runner.example import Resources, Target
 from rosewood.attacks.runner.scores import Scores
 from rosewood.attacks.textbugger import TextBugger
+from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
-from rosewood.results import AttackedExample, AttackResult
+from rosewood.results import AttackResult
 from rosewood.words.constraints import is_stop_word
+from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words
+from tiny_attack import ENTRIES
 
 Run = Callable[..., AttackResult]
 EVOLUTION = Imperceptible(max_edits=3, strategy="evolution", population=4)
@@ -52,15 +58,21 @@ RULES = {
 }
 
 
-def holds(name: str, example: AttackedExample) -> bool:
+def broken(folder: Path) -> list[dict[str, Any]]:
+    """What the file alone says of the broken examples."""
+    lines = (folder / "examples.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if line["status"] == "broken"]
+
+
+def holds(name: str, example: dict[str, Any]) -> bool:
     """Whether the text that was found satisfies the rule of that name."""
-    before, after = example.texts["text"], str(example.adversarial)
-    changes = example.changes
+    before, after = example["texts"]["text"], example["adversarial"]
+    changes = [(change["before"], change["after"]) for change in example["changes"]]
     one, two = letters([before, after])
     return {
-        "words_share": len(changes) <= max(1, int(0.2 * example.words)),
-        "stop_words": not any(is_stop_word(change.before) for change in changes),
-        "part_of_speech": all(vowels([change.before]) == vowels([change.after]) for change in changes),
+        "words_share": len(changes) <= max(1, int(0.2 * example["words"])),
+        "stop_words": not any(is_stop_word(old) for old, _ in changes),
+        "part_of_speech": all(vowels([old]) == vowels([new]) for old, new in changes),
         "similarity": one @ two / np.linalg.norm(one) / np.linalg.norm(two) >= 0.9,
         "fluency": np.exp((len(set(after)) - len(set(before))) / 4) <= 1.2 + 1e-9,
     }[name]
@@ -68,24 +80,40 @@ def holds(name: str, example: AttackedExample) -> bool:
 
 @pytest.mark.parametrize("method", [*ATTACKS.values(), EVOLUTION], ids=[*ATTACKS, "evolution"])
 def test_constraints_hold_on_every_found_text(
-    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path
 ) -> None:
     given = {"encoder": letters, "tagger": vowels, "causal_lm": Counting()}
-    free = run(model, single, method, **given)
+    free = run(model, single, method, folder=tmp_path / "free", **given)
     for name, rule in RULES.items():
-        bound = run(model, single, method, constraints=[rule], **given)
-        found = [example for example in bound.examples if example.status == "broken"]
+        bound = run(model, single, method, constraints=[rule], folder=tmp_path / name, **given)
+        found = broken(tmp_path / name)
         assert all(holds(name, example) for example in found)
         assert bound.constraints == {name: vars(rule)}
         assert bound.fingerprint != free.fingerprint
-        broken = [example for example in free.examples if example.status == "broken"]
-        if not all(holds(name, example) for example in broken):
+        if not all(holds(name, example) for example in broken(tmp_path / "free")):
             assert [e.adversarial for e in bound.examples] != [e.adversarial for e in free.examples]
         if name in ("words_share", "similarity"):
             assert found
-    both = run(model, single, method, constraints=list(RULES.values()), **given)
-    for example in both.examples:
-        assert example.status != "broken" or all(holds(name, example) for name in RULES)
+    run(model, single, method, constraints=list(RULES.values()), folder=tmp_path / "all", **given)
+    assert all(holds(name, example) for example in broken(tmp_path / "all") for name in RULES)
+
+
+@pytest.mark.parametrize("method", list(ATTACKS.values()), ids=list(ATTACKS))
+def test_words_are_the_nearest_of_the_lexicon_or_the_likeliest(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run, masked_lm: MaskedLM
+) -> None:
+    free, bound = (run(model, single, method, max_candidates=most) for most in (None, 1))
+    assert bound.max_candidates == 1 and bound.fingerprint != free.fingerprint
+    for example in bound.examples:
+        for change in example.changes if method.needs().keys() == {"lexicon"} else ():
+            # A bug of TextBugger is no word of the lexicon.
+            assert change.after in ENTRIES.get(change.before, [])[:1] or isinstance(method, TextBugger)
+    if method.needs():
+        assert sum(e.queries for e in bound.examples) < sum(e.queries for e in free.examples)
+        assert [e.adversarial for e in bound.examples] != [e.adversarial for e in free.examples]
+    else:  # letters are no words to choose from
+        assert [e.adversarial for e in bound.examples] == [e.adversarial for e in free.examples]
+    assert masked_lm.most is None, "what others use is not changed"
 
 
 def test_every_constraint_is_tested_here() -> None:
@@ -115,6 +143,66 @@ def test_similarity_to_the_last_text_lets_a_search_drift() -> None:
     assert allowed("last", text.words) == [0] and allowed("last", one) == [0, 1]
 
 
+def test_similarity_in_a_window_around_each_change() -> None:
+    """Far from the change nothing is compared, and a text that is shorter than the window is not at all."""
+
+    def encoder(texts: Sequence[str]) -> np.ndarray:
+        return np.array([[1.0, 0.5 * text.count("x")] for text in texts])
+
+    def allowed(text: str, window: int | None, *candidates: str) -> list[int]:
+        words = Words.split(text)
+        clean = Scores(np.array([[1.0, 0.0]]), 0)
+        rules = [constraint("similarity", {"value": 0.88, "window": window})]
+        target = Target(words, 0, clean, Resources(encoder=encoder), np.random.default_rng(0), rules)
+        return target.allowed([tuple(each.split()) for each in candidates])
+
+    one, near, far = "x b c d e f g", "x x c d e f g", "x b c d e f x"
+    assert allowed("a b c d e f g", None, one, near, far) == [0]
+    assert allowed("a b c d e f g", 3, one, near, far) == [0, 2]
+    assert allowed("a b c d e f g", 8, one, near, far) == [0, 1, 2]
+
+
+def test_nouns_and_verbs_may_change_places_where_a_setting_says_so() -> None:
+    tags = {"film": "NOUN", "shoot": "VERB", "good": "ADJ", "picture": "NOUN"}
+    target = Target(
+        Words.split("film"),
+        0,
+        Scores(np.array([[1.0, 0.0]]), 0),
+        Resources(tagger=lambda words: [tags[word] for word in words]),
+        np.random.default_rng(0),
+    )
+    candidates = [("picture",), ("shoot",), ("good",)]
+    for swap, expected in ((False, [0]), (True, [0, 1])):
+        assert replace(target, constraints=[constraint("part_of_speech", swap)]).allowed(candidates) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["words_share=0.2", "stop-words"], {"words_share": 0.2, "stop-words": None}),
+        (["similarity=0.8,to=last"], {"similarity": {"at_least": 0.8, "to": "last"}}),
+        ({"similarity": {"at_least": 0.8, "to": "last"}}, {"similarity": {"at_least": 0.8, "to": "last"}}),
+        ("similarity,to=last,at_least=0.8", {"similarity": {"at_least": 0.8, "to": "last"}}),
+        ([constraint("fluency", 2)], {"fluency": 2.0}),
+    ],
+)
+def test_constraints_can_be_written_in_many_ways(given: Any, expected: dict[str, Any]) -> None:
+    rules = [constraint(name, settings) for name, settings in expected.items()]
+    settings = AttackSettings(constraints=given)
+    assert list(constraints_of(settings)) == rules
+    words = iter(settings.words())
+    written = [word for option, word in zip(words, words, strict=True) if option == "--constraint"]
+    assert list(constraints_of(AttackSettings.checked({"constraints": written}))) == rules
+
+
+@pytest.mark.parametrize("text", ["", "=0.2", "words_share=", "similarity=0.8,to", "similarity=0.8,=last"])
+def test_texts_that_are_no_constraints_are_refused(text: str) -> None:
+    with pytest.raises(RunError, match="a constraint is a name and its settings, such as words_share"):
+        AttackSettings.checked({"constraints": [text]})
+    with pytest.raises(RunError, match="the constraint fluency is there more than once"):
+        AttackSettings.checked({"constraints": ["fluency=2", "fluency=3"]})
+
+
 def test_queries_per_word(model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
     free, bound = run(model, single, TextBugger()), run(model, single, TextBugger(), max_queries_per_word=2)
     for one, other in zip(free.examples, bound.examples, strict=True):
@@ -130,7 +218,8 @@ def test_queries_per_word(model: BertForSequenceClassification, single: Dataset,
     [
         ("similarty", 0.8, "there is no constraint 'similarty': did you mean similarity?"),
         ("similarity", 1.5, "constraint similarity.at_least: input should be less than or equal to 1, got 1.5"),
-        ("similarity", {"at_leest": 0.5}, "the constraint similarity has the settings: at_least, to; got at_leest"),
+        ("similarity", {"at_leest": 0.5}, "the constraint similarity has the settings: at_least, to, window; got at_l"),
+        ("similarity", {"value": 0.5, "at_least": 0.5}, "the settings: at_least, to, window; got value, at_least"),
         ("words_share", None, "the constraint words_share has the settings: at_most; got none"),
         ("stop_words", 3, "the constraint stop_words has the settings: none; got value"),
     ],

@@ -73,8 +73,8 @@ def test_one_row_a_model_with_bounds_where_time_ran_out() -> None:
     text = printed(render({"one[/]": report(EXAMPLE), "two": report(unresolved, EXAMPLE, left_out=3)}))
     assert "pwws on films[/] test" in text
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
-    assert cells[0] == ["one[/]", "1", "100.0", "0.0", "100.0", "0.0", "0.50", "12"]
-    assert cells[2] == ["two", "2", "100.0", "0.0-50.0", "100.0", "0.0", "0.50", "12"]
+    assert cells[0] == ["one[/]", "1", "100.0", "0.0", "-", "100.0", "0.0", "0.50", "12"]
+    assert cells[2] == ["two", "2", "100.0", "0.0-50.0", "-", "100.0", "0.0", "0.50", "12"]
     assert cells[1][2:4] == ["(21-100)", "(0-79)"]
 
 
@@ -84,8 +84,8 @@ def test_texts_that_could_not_change_are_not_called_robust() -> None:
     )
     found = report(unknown, min_changeable=0.1)
     cells = [line.split("│")[1:-1] for line in printed(render({"one": found})).splitlines() if line.startswith("│")]
-    assert [cell.strip() for cell in cells[0]] == ["one", "1", "100.0", "not", "-", "-", "0.50", "12"]
-    assert cells[1][3].strip() == "attacked" and cells[1][5].strip() == "of 2"
+    assert [cell.strip() for cell in cells[0]] == ["one", "1", "100.0", "not", "-", "-", "-", "0.50", "12"]
+    assert cells[1][3].strip() == "attacked" and cells[1][6].strip() == "of 2"
     warning = warning_of(found)
     assert warning and "could change only 1.5 % of the words, less than 10 %" in warning
     assert warning_of(report(unknown, min_changeable=0.01)) is None and warning_of(report(EXAMPLE)) is None

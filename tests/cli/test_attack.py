@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from rosewood import load_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
@@ -18,7 +19,7 @@ from rosewood.results.journal import Journal
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 from rosewood.words.masked_lm import SentenceEncoder
 from tiny_attack import ENTRIES, WORDS, predicted, sentences
-from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_masked_lm, tiny_tokenizer
+from tiny_text import save_tiny_checkpoint, tiny_causal_lm, tiny_classifier, tiny_masked_lm, tiny_tokenizer
 
 Rosewood = Callable[..., str]
 
@@ -115,6 +116,61 @@ def test_a_masked_language_model_is_named(rosewood: Rosewood, run: Path, tmp_pat
     folder = only(run / "attacks")
     assert folder.name.startswith("bert_attack-test-")
     assert AttackReport.load(folder / "attack.json").masked_lm == speaker.fingerprint
+
+
+def test_constraints_are_options(
+    rosewood: Rosewood, run: Path, lexicon: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("attack", run, "--attack", "pwws", "--lexicon", lexicon, "--examples", 20, "--show", 0)
+    bounds = ("--constraint", "words_share=0.2", "--constraint", "stop_words", "--max-queries-per-word", 9)
+    rosewood(*words, *bounds, "--max-candidates", 2)
+    report = AttackReport.load(only(run / "attacks") / "attack.json")
+    assert report.constraints == {"words_share": {"at_most": 0.2}, "stop_words": {}}
+    assert (report.max_candidates, report.max_queries_per_word) == (2, 9)
+    lines = [json.loads(line) for line in (only(run / "attacks") / "examples.jsonl").read_text().splitlines()]
+    assert any(line["changes"] for line in lines)
+    for line in lines:
+        assert len(line["changes"]) <= max(1, int(0.2 * line["words"])) and line["queries"] <= 1 + 9 * line["words"]
+        assert all(each["after"] in ENTRIES[each["before"]][:2] for each in line["changes"])
+    for wrong, said in (
+        ("similarty=0.8", "there is no constraint 'similarty': did you mean similarity?"),
+        ("similarity=8", "constraint similarity.at_least: input should be less than or equal to 1, got 8"),
+        ("words_share", "the constraint words_share has the settings: at_most; got none"),
+        ("fluency=2", "name one with --causal-lm"),
+        ("similarity=0.8", "pip install rosewood[demo]"),
+    ):
+        assert said in rosewood(*words, "--constraint", wrong, code=1)
+    causal_lm = tiny_causal_lm()
+    causal_lm._model.save_pretrained(tmp_path / "lm")
+    causal_lm._tokenizer.save_pretrained(tmp_path / "lm")
+    rosewood(*words, "--constraint", "fluency=1.5", "--causal-lm", tmp_path / "lm", "--output", tmp_path / "fluent")
+    folder = only(tmp_path / "fluent")
+    assert AttackReport.load(folder / "attack.json").causal_lm == causal_lm.fingerprint
+    broken = [each for each in load_attack(folder).examples if each.adversarial]
+    for example in broken:
+        before, after = causal_lm.surprise([example.texts["text"], str(example.adversarial)])
+        assert np.exp(after - before) <= 1.5 + 1e-6
+    assert broken
+
+
+def test_a_protocol_says_how_to_attack(rosewood: Rosewood, run: Path, lexicon: Path) -> None:
+    words = ("attack", run, "--protocol", "rift", "--attack", "pwws", "--lexicon", lexicon, "--max-length", 64)
+    said = rosewood(*words, "--examples", 12, "--show", 0, "--batch-size", 16)
+    report = AttackReport.load(only(run / "attacks") / "attack.json")
+    assert (report.protocol, report.attack, report.max_candidates) == ("rift", "pwws", 8)
+    assert report.settings["exact_case"] is True and report.settings["scores"] == "probability"
+    assert report.summary.examples == 12 and report.max_length == 64
+    assert report.deviations[-5:] == [
+        "task: made-up instead of imdb or snli",
+        f"lexicon: {lexicon} instead of counter-fitted",
+        "examples: 12 instead of 1000",
+        "max_length: 64 instead of none",
+        f"candidates: {lexicon} has at most 4 for a word, not 8",
+    ]
+    assert "pwws (rift) on made-up test" in said and "Protocol rift, with these deviations:" in said
+    assert "examples: 12 instead of 1000" in said
+    shown = rosewood("list", "protocols")
+    assert all(name in shown for name in ("rift", "textfooler", "textdefender", "pwws", "bert-attack"))
 
 
 def test_other_settings_go_to_another_folder(rosewood: Rosewood, run: Path) -> None:
@@ -215,7 +271,8 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
     named = rosewood("attack", "vanila", "--attack", "typos", code=1)
     assert "there is no folder vanila. If it is a checkpoint of the Hub, add --task" in named
     assert "max_length 999 is more than the model's 128 tokens" in fails("--attack", "typos", "--max-length", 999)
-    assert "Missing option '--attack'" in fails(code=2)
+    assert "say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME" in fails()
+    assert "unknown protocol 'rft': did you mean rift?" in fails("--protocol", "rft")
     assert not (run / "attacks").exists()
 
 

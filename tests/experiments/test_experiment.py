@@ -36,13 +36,12 @@ def test_all_problems_of_the_form_come_at_once_with_the_closest_names(tmp_path: 
     }
     file.write_text(yaml.safe_dump(raw))
     first, *found = lines(file)
-    assert first == f"{file} has 6 problems:"
+    assert first == f"{file} has 5 problems:"
     assert found[0] == "- recipes: field required"
     assert found[1].startswith("- tasks.0.trainsize: no such entry; did you mean train_size")
     assert found[2] == "- seeds.0: input should be greater than or equal to 0, got -1"
-    assert found[3] == "- attacks.0.attack: field required"
-    assert found[4].startswith("- attacks.0.atack: no such entry; did you mean attack")
-    assert found[5].startswith("- recipies: no such entry; did you mean recipes")
+    assert found[3].startswith("- attacks.0.atack: no such entry; did you mean attack")
+    assert found[4].startswith("- recipies: no such entry; did you mean recipes")
 
 
 def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> None:
@@ -239,3 +238,26 @@ def test_what_a_classifier_decides_is_settled_before_any_cell_runs(tmp_path: Pat
     found = cells_of(tiny_experiment(tmp_path, labels=LABELS), data)
     assert {cell.plan().pretrained for cell in found} == {str(base)}
     assert not {cell.fingerprint for cell in found} & {cell.fingerprint for cell in named}
+
+
+def test_an_attack_of_a_protocol_says_in_its_cells_all_that_the_paper_says(tmp_path: Path) -> None:
+    chosen = {"protocol": "rift", "attack": "pwws", "lexicon": "roget", "constraints": ["words_share=0.2"]}
+    cells = cells_of(tiny_experiment(tmp_path, attacks=[chosen, {"protocol": "bert-attack"}]))
+    pwws, bert = cells[0].attacks
+    assert (pwws.name, pwws.attack, pwws.max_candidates, pwws.examples) == ("pwws (rift)", "pwws", 8, 1000)
+    assert pwws.changes == {"scores": "probability", "exact_case": True}
+    assert pwws.constraints == {"words_share": {"at_most": 0.2}}
+    asked = {"lexicon: roget instead of counter-fitted", "words_share,at_most=0.2 instead of none"}
+    assert asked < set(pwws.deviations)
+    assert (bert.name, bert.attack, bert.masked_lm) == ("bert-attack", "bert_attack", "bert-base-uncased")
+    cells[0].save(tmp_path)
+    assert load_cell(tmp_path).attacks == cells[0].attacks
+    text = "\n".join(lines_of(tmp_path, [{"protocol": "rft"}, {"attack": "pwws", "constraints": {"fluency": 2}}]))
+    assert "attacks.0.protocol: unknown protocol 'rft': did you mean rift" in text
+    assert "attacks.1.constraints: fluency needs a causal language model: name one as `causal_lm`" in text
+
+
+def lines_of(folder: Path, attacks: list[dict[str, object]]) -> list[str]:
+    with pytest.raises(ExperimentError) as caught:
+        cells_of(tiny_experiment(folder, attacks=attacks))
+    return str(caught.value).splitlines()

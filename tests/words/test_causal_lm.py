@@ -5,22 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from rosewood.errors import RunError
 from rosewood.words.fluency import CausalLM
-from tiny_text import VOCABULARY, save_tiny_checkpoint, tiny_tokenizer
+from tiny_text import save_tiny_checkpoint, tiny_causal_lm
 
 
 @pytest.fixture(scope="module")
 def causal_lm() -> CausalLM:
-    torch.manual_seed(0)
-    tokenizer = tiny_tokenizer()
-    tokenizer.bos_token = "[CLS]"
-    config = GPT2Config(
-        vocab_size=len(VOCABULARY), n_embd=16, n_layer=1, n_head=2, n_positions=64, initializer_range=0.5
-    )
-    return CausalLM(GPT2LMHeadModel(config), tokenizer, max_length=50)
+    return tiny_causal_lm()
 
 
 def test_a_token_costs_what_the_model_says(causal_lm: CausalLM) -> None:

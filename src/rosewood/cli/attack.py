@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rosewood.attacks.runner.attack import Attack
     from rosewood.attacks.runner.example import Encoder, Resources
     from rosewood.attacks.runner.job import Campaign
+    from rosewood.attacks.runner.protocols import Protocol, Resolved
     from rosewood.data.tasks import Task
     from rosewood.results import AttackResult, TestFile
 
@@ -41,36 +42,57 @@ EXAMPLES = """
 
   rosewood attack runs/rose --attack genetic --set population=20 --set generations=10 --examples 200 --jobs 4
 
+  rosewood attack runs/vanilla runs/rose --protocol textdefender --examples 200
+
   rosewood attack ./my-checkpoint --task sst2 --attack typos --max-seconds 60
 
   rosewood attack org/model-on-the-hub --test-file mine.csv --labels bad,good --attack pwws
 
+  rosewood attack runs/rose --attack textfooler --constraint words_share=0.2 --constraint similarity=0.8,to=last
+
   torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
 """
+
+
+EXAMPLES_USUALLY = 1000
 
 
 @dataclass(frozen=True)
 class Orders:
     """What was asked for, whichever the run."""
 
-    attack: Attack
+    given: dict[str, Any]
+    protocol: Protocol | None
     task: str | None
     split: str | None
     own: TestFile | None
     labels: list[str] | None
     data_dir: Path | None
-    lexicon: str | None
-    masked_lm: str | None
-    examples: int
-    settings: AttackSettings
+    causal_lm: str | None
+    length: int | None = None
+    """Tokens per text where neither the user nor the protocol says it; None: the run's own."""
+
+    def on(self, task: str | None) -> Resolved:
+        """All settings on a task."""
+        from rosewood.attacks.runner.protocols import Resolved
+
+        return Resolved(self.given, ()) if self.protocol is None else self.protocol.resolve(self.given, task)
 
 
 @app.command(epilog=EXAMPLES)
 @options_of_settings()
 def attack(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names."),
-    attack: str = typer.Option(
-        ..., help="One of `rosewood list attacks`, or textattack:RECIPE.", rich_help_panel=SEARCH
+    attack: str | None = typer.Option(
+        None,
+        help="One of `rosewood list attacks`, or textattack:RECIPE.",
+        show_default="the protocol's",
+        rich_help_panel=SEARCH,
+    ),
+    protocol: str | None = typer.Option(
+        None,
+        help="How a paper attacks, of `rosewood list protocols`, or a YAML file; other options are deviations from it.",
+        rich_help_panel=SEARCH,
     ),
     assignments: list[str] = typer.Option(
         [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
@@ -88,6 +110,12 @@ def attack(
         None,
         metavar="MODEL",
         help="A masked language model that writes the words of bert-attack and bae: a folder or Hub name.",
+        rich_help_panel=SEARCH,
+    ),
+    causal_lm: str | None = typer.Option(
+        None,
+        metavar="MODEL",
+        help="A causal language model for fluency, as a constraint and in results: a folder, Hub name or `smollm2`.",
         rich_help_panel=SEARCH,
     ),
     task: str | None = typer.Option(
@@ -126,8 +154,12 @@ def attack(
         show_default="the run's",
         rich_help_panel=DATA,
     ),
-    examples: int = typer.Option(
-        1000, min=1, help="Attack a seeded sample of at most this size.", rich_help_panel=DATA
+    examples: int | None = typer.Option(
+        None,
+        min=1,
+        help="Attack a seeded sample of at most this size.",
+        show_default="the protocol's, or 1000",
+        rich_help_panel=DATA,
     ),
     settings: AttackSettings = AttackSettings(),  # noqa: B008  frozen
     output: Path | None = typer.Option(
@@ -152,7 +184,9 @@ def attack(
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
     from rosewood.attacks.runner.api import choose_attack
-    from rosewood.attacks.runner.report import added_by, diff, warning_of
+    from rosewood.attacks.runner.constraints import constraints_of
+    from rosewood.attacks.runner.protocols import load_protocol
+    from rosewood.attacks.runner.report import added_by, deviations_told, diff, edits_told, warning_of
     from rosewood.comparison.attacks import attacked_grid
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
@@ -161,23 +195,23 @@ def attack(
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
-    orders = Orders(
-        choose_attack(attack, parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])),
-        task,
-        split,
-        own,
-        names_in(labels),
-        data_dir,
-        lexicon,
-        masked_lm,
-        examples,
-        settings,
-    )
+    if attack is None and protocol is None:
+        raise RunError("say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME (list protocols)")
+    options = {"attack": attack, "lexicon": lexicon, "masked_lm": masked_lm, "examples": examples}
+    given = {name: value for name, value in options.items() if value is not None}
+    given |= {name: getattr(settings, name) for name in settings.model_fields_set}
+    given["set"] = parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])
+    chosen = None if protocol is None else load_protocol(protocol)
+    orders = Orders(given, chosen, task, split, own, names_in(labels), data_dir, causal_lm)
+    found = orders.on(None)
+    choose_attack(found.values["attack"], found.values["set"])
+    if causal_lm is None and any("causal_lm" in rule.needs() for rule in constraints_of(found.settings())):
+        raise RunError("the constraint fluency needs a causal language model: name one with --causal-lm, e.g. smollm2")
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own)
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     if settings.max_length is None and (length := common_length(runs, trust_remote_code, console)):
-        orders = replace(orders, settings=settings.model_copy(update={"max_length": length}))
+        orders = replace(orders, length=length)
     results = {}
     for run in runs:
         campaign, names = _prepare(run, orders, trust_remote_code)
@@ -187,8 +221,8 @@ def attack(
         results[run] = _carry_out(campaign, folder, jobs, console)
         if warning := warning_of(results[run]):
             console.print(warning, markup=False)
-        if added := added_by(results[run]):
-            console.print(added, markup=False)
+        for said in filter(None, [tell(results[run]) for tell in (deviations_told, added_by, edits_told)]):
+            console.print(said, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
     Console(quiet=not is_first()).print(Folded(attacked_grid(results)))
@@ -215,7 +249,7 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
     """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
     from accelerate import PartialState
 
-    from rosewood.attacks.runner.api import prepare
+    from rosewood.attacks.runner.api import choose_attack, prepare
     from rosewood.data.loading import load_split
     from rosewood.data.own import own_task
     from rosewood.models.open import open_run
@@ -232,30 +266,36 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
     else:
         own = in_words_of(orders.own, opened.folder)
         task = own_task(own.file, opened.model.config, own.text_columns, own.label_column)
+    chosen = orders.on(None if is_unknown else (known or task).name)
+    settings = chosen.settings()
     split = orders.split or ("test" if "test" in task.splits else "validation")
-    data = load_split(task, split, folder, orders.examples, orders.settings.seed)
+    data = load_split(task, split, folder, chosen.values.get("examples", EXAMPLES_USUALLY), settings.seed)
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
         opened.model.to(device),
         opened.tokenizer,
         data,
-        orders.attack,
-        _resources(orders, known or task, folder),
-        orders.settings.model_copy(update={"max_length": orders.settings.max_length or opened.max_length}),
+        attack := choose_attack(chosen.values["attack"], chosen.values["set"]),
+        _resources(attack, chosen, orders.causal_lm, known or task, folder),
+        settings.model_copy(update={"max_length": settings.max_length or orders.length or opened.max_length}),
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),
+        protocol=orders.protocol and orders.protocol.name,
+        deviations=chosen.deviations,
     )
     return campaign, task.labels
 
 
-def _resources(orders: Orders, task: Task, folder: Path | None) -> Resources:
+def _resources(attack: Attack, chosen: Resolved, causal_lm: str | None, task: Task, folder: Path | None) -> Resources:
     """What the attack needs, and an encoder to compare texts with if there is one."""
 
     from rosewood.attacks.runner.api import provisions
+    from rosewood.attacks.runner.constraints import constraints_of
 
-    found = provisions(orders.attack, task, folder, orders.lexicon, orders.masked_lm)
+    values, rules = chosen.values, constraints_of(chosen.settings())
+    found = provisions(attack, task, folder, values.get("lexicon"), values.get("masked_lm"), causal_lm, rules)
     return found if found.encoder else replace(found, encoder=_encoder())
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from rosewood.words.lexicon import Lexicon, Pair
 
 
-lists = typer.Typer(help="List recipes, attacks, defences, lexicons, tasks, suites or models.", no_args_is_help=True)
+lists = typer.Typer(
+    help="List recipes, attacks, protocols, defences, lexicons, tasks, suites or models.", no_args_is_help=True
+)
 app.add_typer(lists, name="list")
 
 _PROSE = 28  # columns of the terminal in which a sentence still reads well
@@ -135,6 +137,20 @@ def _attacks() -> WideTable:
         needs = ", ".join(attack.needs()).replace("_", " ") or "-"
         table.rows.append((name, type(attack).__doc__ or "", needs, settings))
     return table
+
+
+@lists.command()
+def protocols() -> None:
+    """How papers attack, for `rosewood attack --protocol`: settings, and where Rosewood departs from the paper."""
+    from rosewood.attacks.runner.protocols import load_protocol, protocol_names
+
+    header = ("protocol", "what", "attacks", "tasks", "paper", "deviations")
+    table = WideTable("Protocols", header, ("what", "attacks", "tasks", "paper", "deviations"))
+    for name in protocol_names():
+        one = load_protocol(name)
+        tasks = ", ".join(one.tasks) or "any"
+        table.rows.append((name, one.title, ", ".join(one.attacks), tasks, one.citation, "\n".join(one.deviations)))
+    Console().print(table)
 
 
 @lists.command()

@@ -80,7 +80,7 @@ def _taken(kind: type[Settings], given: dict[str, Any], without: Collection[str]
     found = {}
     for name, field, inner in _fields(kind, without):
         if inner is None:
-            value, usual = given.pop(prefix + name), _default(field)
+            value, usual = given.pop(prefix + name), [] if option_of(field).repeated else _default(field)
         else:
             value, usual = _taken(inner, given, (), f"{name}_"), {}
             lacking = [key for key, each in inner.model_fields.items() if each.is_required() and key not in value]
@@ -95,9 +95,11 @@ def _typed(field: FieldInfo, name: str) -> tuple[Any, Any]:
     """The type of an option, and the option."""
     shown = option_of(field)
     kind: Any = str if shown.is_text else _plain(field.annotation, name)
+    if shown.repeated:
+        kind = list[str]
     option = typer.Option(
-        _default(field),
-        f"--{name.replace('_', '-')}",  # alone, so that a flag has no --no-...
+        [] if shown.repeated else _default(field),
+        f"--{shown.repeated or name.replace('_', '-')}",  # alone, so that a flag has no --no-...
         help=field.description,
         rich_help_panel=shown.panel,
         show_default=shown.default or kind is not bool,
@@ -111,7 +113,10 @@ def _typed(field: FieldInfo, name: str) -> tuple[Any, Any]:
 
 def _default(field: FieldInfo) -> Any:
     """The value without the option; None where it depends on others, or there is none."""
-    return None if field.is_required() or field.default_factory is not None else field.get_default()
+    if field.is_required() or field.default_factory is not None:
+        return None
+    value = field.get_default()
+    return str(value) if option_of(field).is_text and value is not None else value
 
 
 def _plain(annotation: Any, name: str) -> Any:

@@ -16,6 +16,7 @@ from rosewood.comparison.runs import (
     identity_of,
     told_apart,
 )
+from rosewood.errors import RunError
 from rosewood.results import AttackReport, AttackSummary, Evaluation
 from rosewood.results.defence import COST, Certificate, with_cost
 from rosewood.results.grid import Grid
@@ -77,7 +78,17 @@ def attacked(runs: Sequence[EvaluatedRun]) -> list[Attacked]:
 
 
 def attacked_grid(reports: Mapping[str, AttackReport]) -> Grid:
-    """One attack on some models, a row for each."""
+    """One attack on some models, a row for each.
+
+    Raises:
+        RunError: The attacks are of different protocols, whose figures do not compare.
+    """
+    protocols = dict.fromkeys(report.protocol or "none" for report in reports.values())
+    if len(protocols) > 1:
+        raise RunError(
+            f"figures of different protocols do not share a table, got {' and '.join(protocols)}: attack all models "
+            "with the same --protocol"
+        )
     guessing = {model: guesses_before(report.summary) for model, report in reports.items()}
     rows = [
         [marked(with_cost(model, report.forwards), guessing[model]), *summary_cells(report.summary)]

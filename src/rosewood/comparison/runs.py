@@ -208,6 +208,8 @@ def conditions_of_live(live: LiveAttack, evaluation: Evaluation) -> Conditions:
         "data": [each.data for each in evaluation.sets if each.name == live.of],
         "seed": evaluation.seed,
         "examples": live.summary.examples,
+        "protocol": live.protocol,
+        "deviations": live.deviations,
     }
     return plain | _attack_settings(live.settings)
 

@@ -3,7 +3,8 @@
 Every file in the folder of a family is a component, found without touching a list. A folder within it holds what its
 components share. A package that extends Rosewood names itself under the entry point group `rosewood.components`, and
 has folders with the names of Rosewood's: `selections`, `attacks`, `defences`, ... with one component per file,
-`sections` of a report, and `tasks`, `suites` and `recipes` with YAML files. It leaves out what it has nothing for.
+`sections` of a report, and `tasks`, `suites`, `recipes` and `protocols` with YAML files. It leaves out what it has
+nothing for.
 """
 
 from __future__ import annotations

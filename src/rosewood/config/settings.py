@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from rosewood.config.attack_texts import MeaningFilter, constraint_text, constraints_in, meaning_filter_in
 from rosewood.errors import RosewoodError, RunError, closest
 
 LARGEST_SEED = 2**32 - 1  # of numpy's generators
@@ -33,6 +34,8 @@ class Option:
     envvar: str | None = None
     is_text: bool = False
     """Whether the option takes a text, which a validator of the field reads."""
+    repeated: str | None = None
+    """What an option is called that may be given several times, each time with a text for a part of the value."""
 
 
 class Settings(BaseModel):
@@ -46,7 +49,9 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as wrong:
-            raise error("\n".join(problem_of(each, {"": cls}) for each in wrong.errors())) from None
+            annotations: dict[str, Any] = {name: field.annotation for name, field in cls.model_fields.items()}
+            inner = {name: kind for name, kind in annotations.items() if _is_model(kind)}
+            raise error("\n".join(problem_of(each, {"": cls, **inner}) for each in wrong.errors())) from None
 
     def only(self, kind: type[Kind]) -> Kind:
         """The settings of a base class, without what is declared beside them."""
@@ -75,17 +80,25 @@ class Settings(BaseModel):
             if name in without:
                 continue
             value, option = getattr(self, name), f"--{prefix}{name.replace('_', '-')}"
-            if isinstance(value, Settings):
+            shown = option_of(type(self).model_fields[name])
+            if shown.repeated:
+                texts = [constraint_text(key, each) for key, each in value.items()]
+                found += [word for text in texts for word in (f"--{shown.repeated}", text)]
+            elif isinstance(value, Settings):
                 found += value.words(prefix=f"{name}-")
             elif isinstance(value, bool):
                 found.append(option)
             elif isinstance(value, dict):
                 found += [option, ",".join(f"{key}={number:g}" for key, number in value.items())]
-            elif isinstance(value, list) and not option_of(type(self).model_fields[name]).is_text:
+            elif isinstance(value, list) and not shown.is_text:
                 found += [word for each in value for word in (option, each)]
             else:
                 found += [option, ",".join(value) if isinstance(value, list) else str(value)]
         return found
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def option_of(field: FieldInfo) -> Option:
@@ -260,9 +273,27 @@ class AttackSettings(Settings):
     """With a smaller share of words that can change, the table says not attacked."""
     max_queries_per_word: Annotated[int | None, Field(ge=1), Option(SEARCH)] = None
     """Texts that may be scored for one example, for each of its words."""
+    max_candidates: Annotated[int | None, Field(ge=1), Option(SEARCH, "all")] = None
+    """Words that are tried in the place of a word, nearest first."""
+    constraints: Annotated[
+        dict[str, Any],
+        BeforeValidator(constraints_in, dict[str, Any] | list[str] | str),
+        Option(SEARCH, metavar="NAME=VALUE", is_text=True, repeated="constraint"),
+    ] = {}
+    """What each changed text must satisfy: words_share=0.2, stop_words, part_of_speech, similarity=0.8, fluency=2."""
+    meaning_filter: Annotated[
+        MeaningFilter,
+        BeforeValidator(meaning_filter_in, MeaningFilter | str),
+        Option(metavar="CONDITIONS", is_text=True),
+    ] = MeaningFilter(words=0.3, similarity=0.8, antonyms=False)
+    """The edits that count in the column "filtered": words=0.3,similarity=0.8,fluency=2,antonyms=no; or none."""
 
     def deciding(self) -> dict[str, Any]:
         """What a fingerprint has of them; a new setting changes it only where it is not at its default."""
         first = ("field", "seed", "max_length", "max_queries", "max_seconds")
         found = self.only(AttackSettings).changed(always=first)
-        return {name: value for name, value in found.items() if name not in ("batch_size", "min_changeable")}
+        return {name: value for name, value in found.items() if name not in AFTERWARDS}
+
+
+AFTERWARDS = ("batch_size", "min_changeable", "meaning_filter")
+"""Settings that decide nothing, or only how a finished search is judged."""

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from rosewood.attacks.runner.protocols import load_protocol
 from rosewood.config import strict_yaml
 from rosewood.config.settings import AttackSettings, Lora, SharedRunSettings, problem_of
 from rosewood.errors import ExperimentError, closest
@@ -76,16 +77,26 @@ class EvaluationChoice(_Strict):
 class AttackChoice(_Strict, AttackSettings):
     """An attack on every trained model, on the same examples of the task's test (or else validation) split."""
 
-    attack: str
+    attack: str = ""
+    """One of `rosewood list attacks`; by default the first of the protocol."""
     label: str = ""
     examples: Positive = 100
     changes: dict[str, Any] = Field(default={}, alias="set")
     lexicon: str | None = None
+    protocol: str | None = None
+    """One of `rosewood list protocols`, or a YAML file: how a paper attacks. What is said beside it is a deviation."""
+    deviations: list[str] = []
+    """Where the attack departs from its protocol; found by itself."""
+    masked_lm: str | None = None
+    """A masked language model for `bert-attack` and `bae`."""
+    causal_lm: str | None = None
+    """A causal language model for the constraint `fluency`."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without settings at their default, but for two, so that a new one leaves the fingerprints of cells alone."""
         left_out = AttackSettings.model_fields.keys() - self.changed_settings().keys() - {"max_queries", "batch_size"}
+        left_out |= {name for name in ("protocol", "deviations", "masked_lm", "causal_lm") if not getattr(self, name)}
         return {name: value for name, value in dump(self).items() if name not in left_out}
 
     def changed_settings(self) -> dict[str, Any]:
@@ -95,7 +106,25 @@ class AttackChoice(_Strict, AttackSettings):
     @property
     def name(self) -> str:
         """The label, which is the attack's own name unless one is given."""
-        return self.label or self.attack
+        names = [self.attack, *([f"({self.protocol})"] if self.attack and self.protocol else [self.protocol or ""])]
+        return self.label or " ".join(filter(None, names))
+
+    def on(self, task: str | None) -> AttackChoice:
+        """The attack on a task, with all that its protocol says."""
+        if self.protocol is None:
+            return self
+        protocol = load_protocol(self.protocol)
+        names = self.model_fields_set - {"label", "protocol", "deviations", "causal_lm"}
+        given = {AttackChoice.model_fields[name].alias or name: getattr(self, name) for name in names}
+        found = protocol.resolve(given, task)
+        shared = {"label": self.name, "protocol": protocol.name, "causal_lm": self.causal_lm}
+        return AttackChoice.model_validate({**found.values, **shared, "deviations": found.deviations})
+
+    @model_validator(mode="after")
+    def _says_how(self) -> AttackChoice:
+        if not self.attack and self.protocol is None:
+            raise ValueError("an attack needs its name, `attack`, or a `protocol`")
+        return self
 
 
 class RunChoice(_Strict, SharedRunSettings):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from rosewood.attacks.runner.api import choose_attack
+from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.job import SEARCHES
 from rosewood.config.checks import typed_arguments
 from rosewood.data.loading import source_identity
@@ -136,9 +137,15 @@ class _Grid:
         for number, attack in enumerate(self.experiment.attacks):
             self._check_attack(attack, f"attacks.{number}")
 
-    def _check_attack(self, attack: AttackChoice, where: str) -> None:
+    def _check_attack(self, choice: AttackChoice, where: str) -> None:
+        attack = self._tried(f"{where}.protocol", choice.on, None)
+        if attack is None:
+            return
         self._tried(where, choose_attack, attack.attack, attack.changes)
         self._tried(f"{where}.lexicon", check_lexicon, attack.lexicon)
+        rules = self._tried(f"{where}.constraints", constraints_of, attack) or ()
+        if attack.causal_lm is None and any("causal_lm" in rule.needs() for rule in rules):
+            self.problems.append(f"{where}.constraints: fluency needs a causal language model: name one as `causal_lm`")
 
     def _check_published(self, labels: list[str]) -> None:
         places = [*self.tasks, *self.suites]
@@ -159,9 +166,13 @@ class _Grid:
         own = chosen.recipes.get(label)
         return usual if own is None else self._made(own.model_copy(update={"label": label}), f"{where}.{label}")
 
-    def _attacks(self, chosen: TaskChoice) -> list[AttackChoice]:
+    def _attacks(self, chosen: TaskChoice, task: str) -> list[AttackChoice]:
         """The attacks on a task, under the labels that all tasks know them by."""
         own = {label: attack.model_copy(update={"label": label}) for label, attack in chosen.attacks.items()}
+        made = [self._tried(f"attack {each.name}", each.on, task) for each in self._labelled(own)]
+        return [each for each in made if each is not None]
+
+    def _labelled(self, own: dict[str, AttackChoice]) -> list[AttackChoice]:
         return [own.get(attack.name, attack) for attack in self.experiment.attacks]
 
     def _made(self, choice: RecipeChoice, where: str) -> Made | None:
@@ -194,7 +205,7 @@ class _Grid:
                 lora=chosen.lora or self.experiment.lora,
                 training=self.experiment.training | chosen.training | choice.training,
                 evaluation=evaluation,
-                attacks=self._attacks(chosen),
+                attacks=self._attacks(chosen, task.name),
                 data_dir=self.data_dir,
                 sources=sources,
             )
@@ -218,7 +229,7 @@ class _Grid:
         select_by = chosen.select_by or self.experiment.select_by
         if select_by is not None:
             self._tried(f"{where}, select_by", choose_attack, select_by)
-        for attack in self._attacks(chosen):
+        for attack in self._attacks(chosen, task.name):
             split = "test" if "test" in task.splits else "validation"
             rows = source_identity(task, split, self.data_dir)
             found[f"attack {attack.name}"] = [rows, lexicon_identity(attack.lexicon, self.data_dir), SEARCHES]

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from rosewood.attacks.runner.api import choose_attack, prepare, provisions
+from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
@@ -134,10 +135,20 @@ def _attacked(
         tokenizer,
         load_split(plan.task, split, plan.data_dir, chosen.examples, chosen.seed),
         attack,
-        provisions(attack, plan.task, plan.data_dir, chosen.lexicon),
+        provisions(
+            attack,
+            plan.task,
+            plan.data_dir,
+            chosen.lexicon,
+            chosen.masked_lm,
+            chosen.causal_lm,
+            constraints_of(chosen),
+        ),
         chosen.model_copy(update={"max_length": chosen.max_length or plan.max_length}).only(AttackSettings),
         task=plan.task.name,
         split=split,
+        protocol=chosen.protocol,
+        deviations=chosen.deviations,
     )
     folder = run / "attacks" / f"{attack.name}-{split}-{campaign.fingerprint[:8]}".replace(":", "-")
     result = carry_out(campaign, folder)

@@ -7,6 +7,7 @@ from rosewood.results.attack import (
     AttackStatus,
     AttackSummary,
     ChangedWord,
+    FilteredAccuracy,
     FinishedBlock,
     TestFile,
 )

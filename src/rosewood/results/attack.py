@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
+from rosewood.config.attack_texts import MeaningFilter
 from rosewood.config.settings import AttackSettings
 from rosewood.results.defence import Forwards
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
@@ -41,8 +42,27 @@ class AttackedExample(ResultPart):
     changes: list[ChangedWord] = []
     aligned: list[tuple[str, str]] = []
     """The attacked field in pieces, words and what is between them, before and after: joined, the two texts."""
+    words_share: Share | None = None  # of the words, those that changed
     similarity: float | None = None  # cosine of the sentence vectors of both texts, where there was an encoder
+    perplexity_ratio: float | None = None  # of a token, to the original text's, where there was a causal language model
+    antonyms: list[tuple[str, str]] | None = None  # words and their known antonyms that replaced them; None: not known
     queries: Count  # texts that the model scored, the original included; repeats are answered from memory
+
+
+class FilteredAccuracy(ResultPart):
+    """Robust accuracy if only edits count that keep the meaning, as far as `meaning_filter` can tell.
+
+    A broken example whose edit does not pass counts as robust. The search did not look for edits that pass, so that
+    there may be some where none was found: as a constraint the same condition gives a lower figure.
+    """
+
+    conditions: MeaningFilter
+    passed: Count  # broken examples whose edit satisfies every condition
+    failed: dict[str, Count] = {}  # condition -> edits that do not satisfy it
+    unknown: list[str] = []  # conditions that could not be told, because there was no encoder, say; they count as met
+    robust_accuracy: Share
+    robust_accuracy_at_most: Share
+    robust_interval: tuple[Share, Share]
 
 
 class AttackSummary(ResultPart):
@@ -61,6 +81,7 @@ class AttackSummary(ResultPart):
     robust_accuracy: Share
     robust_accuracy_at_most: Share
     robust_interval: tuple[Share, Share]  # 95 % Wilson
+    filtered: FilteredAccuracy | None = None  # None without a filter
     success_rate: Share | None  # broken among the resolved that were right; None if there are none
     changed_words: Share | None  # mean share of words changed in broken examples
     changeable_words: Share | None = None  # of all words of the attacked examples, those that the attack could change
@@ -101,8 +122,9 @@ class AttackReport(ResultFile, AttackSettings):
     language_model: str | None = None
     encoder: str | None = None
     masked_lm: str | None = None
-    constraints: dict[str, dict[str, Any]] = Field(default_factory=dict)  # those beside the attack's own settings
     causal_lm: str | None = None
+    protocol: str | None = None  # the published setting that was asked for
+    deviations: list[str] = []  # from it
     field: str  # the text that was attacked
     forwards: Forwards = 1.0  # passes of the network for one text: more than 1 where a defence is around it
     max_length: Count

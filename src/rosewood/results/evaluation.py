@@ -131,6 +131,8 @@ class LiveAttack(ResultPart):
     lexicon_name: str | None = None  # as `--lexicon` takes it; None if it has no such name
     searches: int = 1
     settings: dict[str, Any]
+    protocol: str | None = None
+    deviations: list[str] = []
     summary: AttackSummary
 
     @classmethod
@@ -143,6 +145,8 @@ class LiveAttack(ResultPart):
             lexicon_name=report.lexicon_name,
             searches=report.searches,
             settings=report.settings,
+            protocol=report.protocol,
+            deviations=report.deviations,
             summary=report.summary,
         )
 

@@ -134,6 +134,10 @@ class Lexicon:
         path = built_once("omw", (omw.fingerprint(Path(folder)), str(MOST)), lambda: omw.synonyms(Path(folder), MOST))
         return replace(cls.load(path), name=str(folder))
 
+    def limited(self, most: int) -> Lexicon:
+        """The lexicon with the first substitutes of each word, at most so many."""
+        return replace(self, entries={word: found[:most] for word, found in self.entries.items()})
+
     def without(self, pairs: Collection[Pair]) -> Lexicon:
         """The lexicon less these pairs, whichever way round they stand."""
         kept = {

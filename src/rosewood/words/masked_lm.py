@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ class MaskedLM:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.most: int | None = None
+        """Words for a place, at most, whatever is asked for."""
 
     @classmethod
     def load(cls, name: str) -> MaskedLM:
@@ -58,6 +61,12 @@ class MaskedLM:
         """A hash of the model: attacks are comparable only where it is the same."""
         return model_fingerprint(self.model, self.tokenizer)
 
+    def limited(self, most: int) -> MaskedLM:
+        """The same model, which proposes at most so many words for a place."""
+        one = copy(self)
+        one.most = most
+        return one
+
     def fill(self, gaps: Sequence[tuple[str, str]], count: int) -> list[list[str]]:
         """The words that fit best between two parts of a text, best first, for each of the gaps."""
         bodies, places = [], []
@@ -68,7 +77,7 @@ class MaskedLM:
             places.append([len(left)])
         known = self._vocabulary
         return [
-            [known.texts[token] for token, _ in _best(scores[0], known.words, count)]
+            [known.texts[token] for token, _ in _best(scores[0], known.words, count)][: self.most]
             for scores in self._scores(bodies, places)
         ]
 
@@ -155,11 +164,11 @@ class Reading:
         """
         places, texts = self._of_words[at], self._model._vocabulary.texts
         if len(places) < 2:
-            return [texts[token] for place in places for token, _ in self._likely[place]]
+            return [texts[token] for place in places for token, _ in self._likely[place]][: self._model.most]
         likeliest = _combined([self._likely[place] for place in places], combinations)
         perplexity = self._perplexity(places, likeliest)
         order = sorted(range(len(likeliest)), key=lambda i: perplexity[i])
-        return ["".join(texts[token] for token in likeliest[i]) for i in order]
+        return ["".join(texts[token] for token in likeliest[i]) for i in order][: self._model.most]
 
     def _perplexity(self, places: list[int], combinations: Sequence[tuple[int, ...]]) -> list[float]:
         """Of the tokens of each combination in the text, as a mean log."""

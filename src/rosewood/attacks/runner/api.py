@@ -11,10 +11,11 @@ from rich.console import Console
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.constraints import Constraint
+from rosewood.attacks.runner.constraints import Constraint, constraints_of
 from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import Campaign
+from rosewood.attacks.runner.protocols import lexicon_deviations
 from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import fingerprint, load_split
@@ -26,8 +27,9 @@ from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
 from rosewood.words.fluency import CausalLM, Trigram
-from rosewood.words.lexicon import Lexicon
+from rosewood.words.lexicon import Lexicon, antonyms
 from rosewood.words.masked_lm import MaskedLM, SentenceEncoder
+from rosewood.words.tagger import EnglishTagger
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
@@ -39,12 +41,15 @@ def provisions(
     data_dir: str | Path | None = None,
     lexicon: str | None = None,
     masked_lm: str | None = None,
+    causal_lm: str | None = None,
+    constraints: Sequence[Constraint] = (),
 ) -> Resources:
-    """The lexicon and masked language model of these names, a language model of the training texts, an encoder.
+    """The lexicon and language models of these names, a language model of the training texts, an encoder, a tagger.
 
-    Each is there only if the attack needs it.
+    Each is there only if the attack or a constraint needs it, or, as antonyms and a causal language model, if records
+    can say more with it.
     """
-    needed = attack.needs()
+    needed = {name for each in (attack, *constraints) for name in each.needs()}
     words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
     speaker = None
     if "language_model" in needed:
@@ -59,8 +64,11 @@ def provisions(
     return Resources(
         words,
         speaker,
+        EnglishTagger.load() if "tagger" in needed else None,
         encoder=SentenceEncoder.load() if "encoder" in needed else None,
         masked_lm=MaskedLM.load(masked_lm) if masked_lm and "masked_lm" in needed else None,
+        causal_lm=CausalLM.load(causal_lm) if causal_lm else None,
+        antonyms=antonyms(data_dir),
     )
 
 
@@ -117,12 +125,14 @@ def prepare(
     resources: Resources,
     settings: AttackSettings,
     *,
-    constraints: Sequence[Constraint] = (),
     task: str | None = None,
     split: str | None = None,
     test_file: TestFile | None = None,
+    protocol: str | None = None,
+    deviations: Sequence[str] = (),
 ) -> Campaign:
     """A campaign that will not fail for a reason that could have been known."""
+    constraints = constraints_of(settings)
     if not isinstance(attack, Attack):
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
     if getattr(model.config, "problem_type", None) == "multi_label_classification":
@@ -144,18 +154,20 @@ def prepare(
         model,
         tokenizer,
         attack,
-        resources,
+        resources.limited(settings.max_candidates),
         texts=[dict(zip(fields, texts, strict=True)) for texts in zip(*(data[f][:] for f in fields), strict=True)],
         labels=data["label"][:],
         columns=columns,
         field=field,
         max_length=max_length,
         data=fingerprint(data),
-        constraints=tuple(constraints),
+        constraints=constraints,
         settings=settings.model_copy(update={"field": field, "max_length": max_length}),
         task=task,
         split=split,
         test_file=test_file,
+        protocol=protocol,
+        deviations=(*deviations, *(lexicon_deviations(resources.lexicon, settings.max_candidates) if protocol else ())),
     )
 
 
@@ -203,7 +215,6 @@ def attack(
     encoder: Encoder | None = None,
     masked_lm: MaskedLM | None = None,
     causal_lm: CausalLM | None = None,
-    constraints: Sequence[Constraint] = (),
     folder: str | Path | None = None,
     jobs: int = 1,
     progress: bool = True,
@@ -226,19 +237,21 @@ def attack(
         label_column: the column with labels, where it is not called `label` or `labels`.
         lexicon: which words may replace which, for attacks that replace words.
         language_model: scores texts, for attacks that ask for fluent ones.
-        tagger: gives parts of speech, for attacks that keep them.
+        tagger: gives parts of speech, for attacks and constraints that keep them.
         encoder: gives sentence vectors, for attacks that keep the meaning, and for the similarity in the results.
         masked_lm: proposes words in their place, for `bert_attack` and `bae`.
-        causal_lm: a causal language model, for the constraint `fluency`.
-        constraints: hold for every text that is found, such as `constraint("similarity", 0.8)`, beside the settings of
-            the attack.
+        causal_lm: a causal language model, for the constraint `fluency`, and for the fluency in the results.
         folder: keeps the result; the same call goes on there after a crash, and leaves the same files.
         jobs: processes that share the examples. Those of a torch.distributed program share them too, if all make the
             call, and all get the whole result.
         progress: whether to show a bar.
         settings: the fields of `AttackSettings`: `field` (the text to change, by default the last), `seed`,
             `max_length`, `max_queries` and `max_queries_per_word` (a question beyond them is not asked), `max_seconds`
-            (examples are taken in random order, so those begun are a fair sample), `batch_size`, `min_changeable`.
+            (examples are taken in random order, so those begun are a fair sample), `batch_size`, `min_changeable`,
+            `max_candidates` (words tried in the place of a word), `constraints` (what every text that is found
+            satisfies beside the settings of the attack: `{"words_share": 0.2, "similarity": {"at_least": 0.8}}`),
+            `meaning_filter` (the edits that count in `summary.filtered`: `{"words": 0.3, "antonyms": False}`). Known
+            antonyms are those of the data folder that ROSEWOOD_DATA names.
 
     Returns:
         The figures, and what was done to each example.
@@ -258,9 +271,8 @@ def attack(
         tokenizer,
         rows,
         choose_attack(attack) if isinstance(attack, str) else attack,
-        Resources(lexicon, language_model, tagger, encoder, masked_lm, causal_lm),
+        Resources(lexicon, language_model, tagger, encoder, masked_lm, causal_lm, antonyms()),
         AttackSettings.checked(settings),
-        constraints=tuple(constraints),
         test_file=file_of(data, rows, label_column),
     )
     return carry_out(campaign, None if folder is None else Path(folder), jobs, progress)

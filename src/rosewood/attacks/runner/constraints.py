@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from rosewood.config.attack_texts import FIRST
 from rosewood.config.checks import checked_settings
 from rosewood.errors import RunError, closest
-from rosewood.words.constraints import is_stop_word, similarities
+from rosewood.words.constraints import around, is_stop_word, similarities
 
 if TYPE_CHECKING:
     from rosewood.attacks.runner.example import Candidate, Resources
+    from rosewood.config.settings import AttackSettings
+    from rosewood.words.constraints import Encoder
     from rosewood.words.text import Words
 
 Bools = NDArray[np.bool_]
@@ -74,8 +77,13 @@ class StopWords(Constraint):
 class PartOfSpeech(Constraint):
     """A changed word keeps the part of speech that it has in the original text."""
 
+    noun_verb_swap: bool = False
+    """Whether a noun may also become a verb, and a verb a noun, as in TextFooler's code."""
+
     def needs(self) -> dict[str, str]:
-        return {"tagger": "the constraint part_of_speech needs a tagger: pass one as tagger="}
+        return {
+            "tagger": "the constraint part_of_speech needs a tagger: pass one as tagger=, such as EnglishTagger.load()"
+        }
 
     def allows(self, text: Words, candidates: Sequence[Candidate], last: Candidate, resources: Resources) -> Bools:
         assert resources.tagger is not None
@@ -83,7 +91,8 @@ class PartOfSpeech(Constraint):
         return np.array([self._keeps(text.words, tags, each, tagger(each)) for each in candidates], dtype=bool)
 
     def _keeps(self, words: Candidate, tags: Sequence[str], after: Candidate, new: Sequence[str]) -> bool:
-        return all(tags[at] == new[at] for at in changed(words, after))
+        alike = {"NOUN", "VERB"} if self.noun_verb_swap else set()
+        return all(tags[at] == new[at] or {tags[at], new[at]} <= alike for at in changed(words, after))
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ class Similarity(Constraint):
     at_least: Annotated[float, Field(ge=-1, le=1)]
     """Cosine."""
     to: Literal["original", "last"] = "original"
+    window: Annotated[int, Field(ge=1)] | None = None
+    """Compare so many words around each change; a text of fewer words is then not compared, as in TextFooler's code."""
 
     def needs(self) -> dict[str, str]:
         return {"encoder": "the constraint similarity needs a sentence encoder: pass one, as SentenceEncoder.load()"}
@@ -102,9 +113,27 @@ class Similarity(Constraint):
         if not candidates:
             return np.zeros(0, dtype=bool)
         before = text.words if self.to == "original" else last
+        if self.window is not None:
+            return self._near_in_windows(before, candidates, self.window, resources.encoder)
         return np.asarray(
             similarities(resources.encoder, [text.join(each) for each in (before, *candidates)]) >= self.at_least
         )
+
+    def _near_in_windows(
+        self, before: Candidate, candidates: Sequence[Candidate], window: int, encoder: Encoder
+    ) -> Bools:
+        near = np.ones(len(candidates), dtype=bool)
+        for first in range(len(before) - window + 1):
+            seen = slice(first, first + window)
+            own = [
+                i
+                for i, each in enumerate(candidates)
+                if any(around(at, len(before), window) == seen for at in changed(before, each))
+            ]
+            if own:
+                texts = [" ".join(words[seen]) for words in (before, *(candidates[i] for i in own))]
+                near[own] &= similarities(encoder, texts) >= self.at_least
+        return near
 
 
 @dataclass(frozen=True)
@@ -140,7 +169,8 @@ def constraint(name: str, settings: Any = None) -> Constraint:
 
     Args:
         name: one of `CONSTRAINTS`.
-        settings: a mapping, or a plain value: `constraint("similarity", 0.8)`.
+        settings: a mapping, in which `value` stands for the first setting, or a plain value:
+            `constraint("similarity", 0.8)` is `constraint("similarity", {"at_least": 0.8})`.
 
     Raises:
         RunError: there is no such constraint or setting, or a value is out of its range.
@@ -151,12 +181,20 @@ def constraint(name: str, settings: Any = None) -> Constraint:
     if settings is None:
         settings = {}
     elif not isinstance(settings, dict):
-        settings = {next(iter(kind.__dataclass_fields__), "value"): settings}
+        settings = {FIRST: settings}
+    first = next(iter(kind.__dataclass_fields__), FIRST)
+    if FIRST in settings and first not in settings:
+        settings = {first if key == FIRST else key: value for key, value in settings.items()}
     try:
         return kind(**settings)
     except TypeError:
         known, given = (", ".join(names) or "none" for names in (kind.__dataclass_fields__, settings))
         raise RunError(f"the constraint {name} has the settings: {known}; got {given}") from None
+
+
+def constraints_of(settings: AttackSettings) -> tuple[Constraint, ...]:
+    """The constraints that settings name."""
+    return tuple(constraint(name, own) for name, own in settings.constraints.items())
 
 
 def changed(before: Candidate, after: Candidate) -> set[int]:

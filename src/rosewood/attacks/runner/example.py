@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
 from rosewood.words.constraints import Encoder, LanguageModel, Surface, Tagger
 from rosewood.words.fluency import CausalLM
-from rosewood.words.lexicon import Lexicon
+from rosewood.words.lexicon import Lexicon, Pair
 from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words, replaced
 
@@ -33,6 +33,18 @@ class Resources:
     encoder: Encoder | None = None
     masked_lm: MaskedLM | None = None
     causal_lm: CausalLM | None = None
+    antonyms: Collection[Pair] = ()  # decide nothing: records say where one replaces a word
+
+    def limited(self, most: int | None) -> Resources:
+        """With at most so many words for the place of a word, the nearest."""
+        if most is None:
+            return self
+        lexicon, masked_lm = self.lexicon, self.masked_lm
+        return replace(
+            self,
+            lexicon=None if lexicon is None else lexicon.limited(most),
+            masked_lm=None if masked_lm is None else masked_lm.limited(most),
+        )
 
 
 Candidate = tuple[str, ...]

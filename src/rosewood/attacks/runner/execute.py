@@ -23,7 +23,7 @@ from rosewood.attacks.runner.store import REPORT, load_attack, save_outcome
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RosewoodError, RunError
 from rosewood.models.defended import forwards_of
-from rosewood.results import AttackedExample, AttackResult, FinishedBlock
+from rosewood.results import AttackedExample, AttackResult, AttackSummary, FinishedBlock
 from rosewood.results.journal import Journal
 from rosewood.results.locks import held
 from rosewood.tensors.distributed import from_all, is_first, rank, share_of
@@ -211,11 +211,12 @@ def finished(campaign: Campaign, folder: Path) -> AttackResult | None:
 
 
 def _judged(result: AttackResult, campaign: Campaign, folder: Path | None) -> AttackResult:
-    """A finished result under the share of words that this campaign asks for, which needs no new search."""
-    asked = {"min_changeable": campaign.settings.min_changeable}
-    if result.summary.min_changeable == asked["min_changeable"]:
+    """A finished result, judged as this campaign asks for, which needs no new search."""
+    summary = _summary(result.examples, campaign)
+    if summary == result.summary:
         return result
-    result = result.model_copy(update={"summary": result.summary.model_copy(update=asked), **asked})
+    asked = {name: getattr(campaign.settings, name) for name in ("min_changeable", "meaning_filter")}
+    result = result.model_copy(update={"summary": summary, **asked})
     if folder and is_first():
         save_outcome(result, folder)
     return result
@@ -236,6 +237,11 @@ def _merged(parts: list[Blocks]) -> dict[int, FinishedBlock]:
     return {number: block for part in parts for number, block in part.items()}
 
 
+def _summary(examples: Sequence[AttackedExample], campaign: Campaign) -> AttackSummary:
+    settings = campaign.settings
+    return summarize(examples, len(campaign.texts) - len(examples), settings.min_changeable, settings.meaning_filter)
+
+
 def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
     examples = sorted((each for block in done.values() for each in block.examples), key=lambda example: example.row)
     if not examples:
@@ -248,7 +254,7 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         test_file=campaign.test_file,
         forwards=forwards_of(campaign.model),
         seconds=seconds,
-        summary=summarize(examples, len(campaign.texts) - len(examples), campaign.settings.min_changeable),
+        summary=_summary(examples, campaign),
         examples=examples,
         **dict(campaign.settings.only(AttackSettings)) | campaign.facts,
     )

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import Constraint
 from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
+from rosewood.attacks.runner.meaning import edit_quality
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
 from rosewood.models.modes import evaluating
@@ -132,6 +132,8 @@ class Campaign:
     task: str | None = None
     split: str | None = None
     test_file: TestFile | None = None
+    protocol: str | None = None
+    deviations: tuple[str, ...] = ()
 
     @property
     def refusal(self) -> int | None:
@@ -167,6 +169,9 @@ class Campaign:
             facts["masked_lm"] = resource_fingerprint(self.resources.masked_lm)
         if self.constraints:
             facts["constraints"] = {rule.name: asdict(rule) for rule in self.constraints}
+        if self.protocol:
+            facts |= {"protocol": self.protocol, "deviations": list(self.deviations)}
+        if self.resources.causal_lm:
             facts["causal_lm"] = resource_fingerprint(self.resources.causal_lm)
         return facts
 
@@ -201,9 +206,7 @@ class Campaign:
         return min((budget for budget in budgets if budget is not None), default=None)
 
     def _compared(self, example: AttackedExample) -> AttackedExample:
-        """With the similarity of the two texts, where both and an encoder are there."""
-        if example.adversarial is None or self.resources.encoder is None:
+        """With what there is to say of the edit, if the example is broken."""
+        if example.adversarial is None:
             return example
-        vectors = np.asarray(self.resources.encoder([example.texts[self.field], example.adversarial]), dtype=np.float64)
-        before, after = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return example.model_copy(update={"similarity": float(before @ after)})
+        return example.model_copy(update=edit_quality(example, self.field, self.resources))

@@ -8,12 +8,21 @@ from statistics import fmean
 
 from rich.text import Text
 
+from rosewood.attacks.runner.meaning import filtered, in_words
+from rosewood.config.attack_texts import MeaningFilter
 from rosewood.results import AttackedExample, AttackReport, AttackSummary
 from rosewood.results.guessing import majority_share
 from rosewood.tensors.statistics import wilson_interval
 
+NO_FILTER = MeaningFilter()
 
-def summarize(examples: Sequence[AttackedExample], left_out: int = 0, min_changeable: float = 0.0) -> AttackSummary:
+
+def summarize(
+    examples: Sequence[AttackedExample],
+    left_out: int = 0,
+    min_changeable: float = 0.0,
+    meaning_filter: MeaningFilter = NO_FILTER,
+) -> AttackSummary:
     """Count and average; `left_out` examples were never begun."""
     counts = Counter(example.status for example in examples)
     total, broken = len(examples), counts["broken"]
@@ -35,6 +44,7 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0, min_change
             wilson_interval(unbroken, total)[0],
             wilson_interval(unbroken + counts["out_of_time"], total)[1],
         ),
+        filtered=filtered(examples, meaning_filter),
         success_rate=broken / (broken + unbroken) if broken + unbroken else None,
         changed_words=fmean(shares) if shares else None,
         changeable_words=sum(some for some, _ in words) / max(1, sum(all_ for _, all_ in words)) if words else None,
@@ -45,7 +55,7 @@ def summarize(examples: Sequence[AttackedExample], left_out: int = 0, min_change
     )
 
 
-COLUMNS = ("n", "clean", "robust", "broken", "words", "cosine", "queries")
+COLUMNS = ("n", "clean", "robust", "filtered", "broken", "words", "cosine", "queries")
 CAPTION = (
     "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
     "words that changed, of so many % that the attack could change in all examples that were right; cosine of the "
@@ -56,8 +66,21 @@ NOT_ATTACKED = "not attacked"
 
 def caption_of(reports: Iterable[AttackReport]) -> str:
     """What the columns mean, and after how many tokens texts were cut."""
+    reports = list(reports)
     lengths = dict.fromkeys(str(report.max_length) for report in reports)
-    return f"{CAPTION} Texts are cut after {' or '.join(lengths)} tokens."
+    filters = filter_caption(report.summary for report in reports)
+    return " ".join([CAPTION, *filters, f"Texts are cut after {' or '.join(lengths)} tokens."])
+
+
+def filter_caption(summaries: Iterable[AttackSummary]) -> list[str]:
+    """What the column "filtered" counts."""
+    found = [summary.filtered for summary in summaries if summary.filtered is not None]
+    told = [
+        f"Filtered: robust accuracy if an edit counts only where {in_words(conditions)}."
+        for conditions in dict.fromkeys(each.conditions for each in found)
+    ]
+    unknown = sorted({name for each in found for name in each.unknown})
+    return [*told, *([f"Not known here, and not asked for: {', '.join(unknown)}."] if unknown else [])]
 
 
 def title_of(report: AttackReport) -> str:
@@ -66,8 +89,17 @@ def title_of(report: AttackReport) -> str:
 
 
 def name_of(report: AttackReport) -> str:
-    """The attack, as `--attack` takes it."""
-    return ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+    """The attack, as `--attack` takes it, and the protocol if there is one."""
+    name = ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+    return f"{name} ({report.protocol})" if report.protocol else name
+
+
+def deviations_told(report: AttackReport) -> str | None:
+    """Where the attack departs from its protocol; None without one."""
+    if report.protocol is None:
+        return None
+    said = "".join(f"\n  {each}" for each in report.deviations)
+    return f"Protocol {report.protocol}, {f'with these deviations:{said}' if said else 'without deviations.'}"
 
 
 def place_of(report: AttackReport) -> str:
@@ -83,6 +115,7 @@ def summary_cells(summary: AttackSummary) -> list[str]:
         _accuracy(summary.robust_accuracy, summary.robust_accuracy_at_most, summary.robust_interval)
         if summary.attacked
         else "\n".join(NOT_ATTACKED.split()),
+        _filtered(summary),
         _percent(summary.success_rate) if summary.attacked else "-",
         _words(summary),
         "-" if summary.similarity is None else f"{summary.similarity:.2f}",
@@ -99,6 +132,16 @@ def added_by(report: AttackReport) -> str | None:
     return f"Broken by {', '.join(parts)}: each attack saw only what those before it had left."
 
 
+def edits_told(report: AttackReport) -> str | None:
+    """How many edits pass the filter, and why the others do not; None without a filter, or where nothing broke."""
+    found, broken = report.summary.filtered, report.summary.counts.get("broken", 0)
+    if found is None or not broken:
+        return None
+    why = ", ".join(f"{name} {count}" for name, count in sorted(found.failed.items(), key=lambda each: -each[1]))
+    failed = f" The others fail by {why}." if why else ""
+    return f"{found.passed} of {broken} edits pass the filter {found.conditions}.{failed}"
+
+
 def warning_of(report: AttackReport) -> str | None:
     """Why the figures say nothing about robustness; None if they do."""
     summary = report.summary
@@ -110,6 +153,13 @@ def warning_of(report: AttackReport) -> str | None:
         f"{100 * summary.min_changeable:g} %, so unbroken examples say nothing about the model. Are the texts in "
         "another language? Give a lexicon of it (a JSON file, or a folder with a wordnet in WN-LMF), or take typos."
     )
+
+
+def _filtered(summary: AttackSummary) -> str:
+    found = summary.filtered
+    if found is None or not summary.attacked:
+        return "-"
+    return _accuracy(found.robust_accuracy, found.robust_accuracy_at_most, found.robust_interval)
 
 
 def _accuracy(low: float, high: float, interval: tuple[float, float]) -> str:

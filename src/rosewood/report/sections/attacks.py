@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from rosewood.attacks.runner.report import CAPTION, COLUMNS, summary_cells
+from rosewood.attacks.runner.meaning import verdicts
+from rosewood.attacks.runner.report import CAPTION, COLUMNS, filter_caption, summary_cells
 from rosewood.comparison.attacks import (
     EDITS,
     Attacked,
@@ -17,6 +18,7 @@ from rosewood.comparison.attacks import (
     kept_certificates,
 )
 from rosewood.comparison.runs import KeptAttack
+from rosewood.config.attack_texts import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.figures.style import axis_title, label, mark, styled
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
@@ -38,6 +40,7 @@ class Finding(NamedTuple):
 
     run: ReportedRun
     example: AttackedExample
+    conditions: MeaningFilter
 
 
 @section(place=70)
@@ -57,7 +60,10 @@ def attacks_section(subject: Subject) -> Section | None:
     parts.append(Table(table))
     parts += _texts(subject, found)
     return Section(
-        "Attacks", parts, "Only words or letters change; whether the meaning stays is for a reader to judge."
+        "Attacks",
+        parts,
+        "Only words or letters change; whether the meaning stays is for a reader to judge. “Filtered” counts "
+        "only edits that figures find harmless; the search did not look for such edits, so that there may be more.",
     )
 
 
@@ -67,11 +73,8 @@ def attack_table(found: Sequence[Attacked], runs: Sequence[ReportedRun]) -> Grid
     rows = [[each.title, marked(names[each.run.folder], each.guessing), *summary_cells(each.summary)] for each in found]
     guessing = [MEANING] if any(each.guessing for each in found) else []
     apart = dict.fromkeys(f"{each.title}: {each.apart}." for each in found if each.apart)
-    return (
-        Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join([CAPTION, *guessing, *apart]), texts=2)
-        if rows
-        else None
-    )
+    caption = [CAPTION, *filter_caption(each.summary for each in found), *guessing, *apart]
+    return Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join(caption), texts=2) if rows else None
 
 
 def _texts(subject: Subject, found: Sequence[Attacked]) -> Iterator[AttackedTexts]:
@@ -88,7 +91,7 @@ def _texts(subject: Subject, found: Sequence[Attacked]) -> Iterator[AttackedText
         for run, kept in pairs:
             for example in kept.examples():
                 if example.row in by_row:
-                    by_row[example.row].append(Finding(run, example))
+                    by_row[example.row].append(Finding(run, example, kept.report.meaning_filter))
         if broken:
             shown = [_text(subject, findings, pairs[0][1].report.field) for findings in by_row.values()]
             yield AttackedTexts(f"Texts that broke under {title}", shown, _more(len(broken) - len(shown), pairs))
@@ -109,22 +112,24 @@ def _text(subject: Subject, found: Sequence[Finding], field: str) -> AttackedTex
 
 
 def _version(subject: Subject, found: Finding, field: str) -> Version:
-    run, example = found
+    run, example, conditions = found
     pieces = [Piece(before, after) for before, after in example.aligned]
     if example.status != "broken":
         text = _short(example.texts[field])
         pieces = [Piece(text, text)]
-    return Version(run.name, subject.marks[run.method], _outcome(run, example), _shortened(pieces))
+    return Version(run.name, subject.marks[run.method], _outcome(run, example, conditions), _shortened(pieces))
 
 
-def _outcome(run: ReportedRun, example: AttackedExample) -> str:
+def _outcome(run: ReportedRun, example: AttackedExample, conditions: MeaningFilter) -> str:
     before = f"{_label(run, example.prediction)} {example.probabilities[example.prediction]:.0%}"
     if example.status == "wrong":
         return f"wrong before any attack: {before}"
     if example.adversarial_prediction is None or example.adversarial_probabilities is None:
         return f"unbroken ({example.status.replace('_', ' ')}), {before}"
     after = example.adversarial_prediction
-    return f"{before} → {_label(run, after)} {example.adversarial_probabilities[after]:.0%}"
+    failed = [name for name, verdict in verdicts(example, conditions).items() if verdict is False]
+    filtered = f", not counted when filtered ({', '.join(failed)})" if failed else ""
+    return f"{before} → {_label(run, after)} {example.adversarial_probabilities[after]:.0%}{filtered}"
 
 
 def _label(run: ReportedRun, number: int) -> str:

@@ -105,6 +105,8 @@ def _evaluation(evaluation: Evaluation) -> Iterator[str]:
 
 def _attack(report: AttackReport) -> Iterator[str]:
     recipe = report.settings.get("recipe")
+    if report.protocol is not None:
+        yield from ("--protocol", report.protocol)
     yield from ("--attack", report.attack if recipe is None else f"{report.attack}:{recipe}")
     for name, value in report.settings.items():
         if name != "recipe":
