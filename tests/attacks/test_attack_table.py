@@ -25,7 +25,7 @@ EXAMPLE = AttackedExample(
 
 
 def printed(thing: object, colours: bool = False) -> str:
-    console = Console(width=80, force_terminal=colours, color_system="standard" if colours else None)
+    console = Console(width=100, force_terminal=colours, color_system="standard" if colours else None)
     with console.capture() as capture:
         console.print(thing)
     return capture.get()

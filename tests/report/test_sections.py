@@ -108,7 +108,7 @@ def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> Non
     first = texts.texts[0]
     assert [version.run for version in first.versions] == ["vanilla", "rose"]
     assert first.title == "Row 0, positive" and first.others == {"other": "other plain"}
-    assert first.versions[0].outcome == "positive 80% → negative 60%"
+    assert first.versions[0].outcome == "positive 80% → negative 60%, not counted when filtered (words)"
     changed = [piece for piece in first.versions[0].pieces if piece.before != piece.after]
     assert [(piece.before, piece.after) for piece in changed] == [("good", "greatplain")]
 
