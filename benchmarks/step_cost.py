@@ -1,9 +1,11 @@
 """What a training step of each recipe costs, as a ratio to plain fine-tuning, beside its floor.
 
 Every contestant takes one step in turn, many rounds in one process, so that a noisy machine is equally unkind to
-all of them; the figures are medians over the rounds. F, B and X are a forward, a full backward and a backward to
-the inputs only, measured in the same rounds. The floor of a recipe is its passes divided by F + B: what it would
-cost if everything but the passes were free.
+all of them; the figures are medians over the rounds, of the processor's time where there is no accelerator. What the
+data loader prepares, substitutes of words included, is not part of a step; substitutes are as long as words, so that
+all texts keep their length. F, B and X are a forward, a full backward and a backward to the inputs only, measured in
+the same rounds. The floor of a recipe is its passes divided by F + B: what it would cost if everything but the passes
+were free.
 
     python benchmarks/step_cost.py --rounds 30 --output benchmarks/step_cost.json
 """
@@ -39,6 +41,7 @@ ONE_PASS: dict[str, Any] = {"objective.passes": 1}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [("rose-first", ONE_PASS), ("rose-ensemble", ONE_PASS)]
 
 
+clock = time.perf_counter if torch.accelerator.is_available() else time.process_time
 LAYERS, REPLACEABLE = 8, 0.4  # substitutes of a word, and words that have any, about as in SST-2
 
 
@@ -67,15 +70,21 @@ def with_substitutes(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def changes(ids: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Made-up changes of words of one token to words of one or two."""
+    """Made-up changes of words of one token to words of one token."""
     generator = torch.Generator().manual_seed(0)
     rows = []
     for row in ids.tolist():
         words = [place for place in range(len(row)) if torch.rand((), generator=generator) < REPLACEABLE]
-        tokens = torch.randint(1000, 30000, (len(words), LAYERS, 2), generator=generator).tolist()
-        choices = [[pair[: 1 + i % 2] for i, pair in enumerate(each)] for each in tokens]
+        choices = torch.randint(1000, 30000, (len(words), LAYERS, 1), generator=generator).tolist()
         rows.append(packed([([place], each) for place, each in zip(words, choices, strict=True)], room=len(row)))
     return collate_changes(rows, [{"input_ids": row} for row in ids.tolist()], ids)
+
+
+def prepared(batch: dict[str, Any], recipe: Recipe | None) -> dict[str, Any]:
+    """The batch with the columns that a recipe reads."""
+    columns = set() if recipe is None else set(recipe.columns())
+    batch = with_substitutes(batch) if SUBSTITUTES in columns else batch
+    return batch | {column: changes(batch["input_ids"]) for column in columns - {SUBSTITUTES}}
 
 
 def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
@@ -93,7 +102,7 @@ def plain_step(model: nn.Module) -> Callable[[dict[str, torch.Tensor]], None]:
 
 
 def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> Callable[[Any], None]:
-    """One step of RobustTrainer, without the loop around it."""
+    """One step of RobustTrainer, without the loop around it, on a batch that `prepared` made."""
     arguments = TrainingArguments(
         output_dir=directory,
         learning_rate=1e-5,
@@ -110,10 +119,6 @@ def recipe_step(model: nn.Module, recipe: Recipe, data: Any, directory: str) -> 
     trainer.current_gradient_accumulation_steps = 1
 
     def step(batch: dict[str, Any]) -> None:
-        if SUBSTITUTES in recipe.columns():
-            batch = with_substitutes(batch)
-        for column in recipe.columns().keys() - {SUBSTITUTES}:
-            batch = batch | {column: changes(batch["input_ids"])}
         trainer.get_batch_samples(iter([batch]), 1, next(model.parameters()).device)
         trainer.training_step(model, batch)
         trainer._get_grad_norm(model, trainer._clip_grad_norm(model))
@@ -131,17 +136,17 @@ class Passes:
         self.model = model.train()
 
     def measure(self, batch: dict[str, torch.Tensor]) -> tuple[float, float, float]:
-        start = time.perf_counter()
+        start = clock()
         loss = self.model(**batch).loss
-        forward = time.perf_counter()
+        forward = clock()
         loss.backward()
-        backward = time.perf_counter()
+        backward = clock()
         self.model.zero_grad()
         embedded = self.model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
         loss = self.model(inputs_embeds=embedded, attention_mask=batch["attention_mask"], labels=batch["labels"]).loss
-        begin = time.perf_counter()
+        begin = clock()
         torch.autograd.grad(loss, embedded)
-        return forward - start, time.perf_counter() - begin, backward - forward
+        return forward - start, clock() - begin, backward - forward
 
 
 def contestants(chosen: list[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -161,21 +166,25 @@ def measure(arguments: argparse.Namespace, chosen: list[tuple[str, dict[str, Any
     passes = Passes(copy.deepcopy(model))
     steps = {"plain torch": plain_step(copy.deepcopy(model))}
     floors = {"plain torch": Cost(forward=1, backward=1)}
+    recipes: dict[str, Recipe] = {}
     with tempfile.TemporaryDirectory() as directory:
         for name, overrides in chosen:
             recipe = load_recipe(name, overrides)
             key = label(name, overrides)
+            recipes[key] = recipe
             steps[key] = recipe_step(copy.deepcopy(model), recipe, data, directory)
             floors[key] = recipe.cost()
+        data_of = {name: [prepared(batch, recipes.get(name)) for batch in data] for name in steps}
         times: dict[str, list[float]] = {name: [] for name in steps}
         parts: list[tuple[float, float, float]] = []
         for i in track(range(arguments.rounds + 2), description="rounds"):
             batch = data[i % len(data)]
             part = passes.measure(batch)
             for name, step in steps.items():
-                start = time.perf_counter()
-                step(batch)
-                times[name].append(time.perf_counter() - start)
+                own = data_of[name][i % len(data)]
+                start = clock()
+                step(own)
+                times[name].append(clock() - start)
             parts.append(part)
     # The first two rounds warm up allocator and optimiser state.
     forward, inputs, backward = (statistics.median(column) for column in zip(*parts[2:], strict=True))

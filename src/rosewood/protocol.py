@@ -271,8 +271,21 @@ class Component:
         return []
 
 
+class Minimiser(Stateful):
+    """The runtime of an objective; this one keeps nothing and does what the settings say."""
+
+    def __init__(self, settings: Objective) -> None:
+        self.settings = settings
+
+    def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
+        """Run the model on one batch and yield the terms of each backward; gradients come back as the answer."""
+        return self.settings.run(call, batch, perturb, at)
+
+
 class Objective(Component):
     """What is minimised."""
+
+    reads_labels: ClassVar[bool] = False  # whether it computes a loss from the labels, which class weights do not reach
 
     def divergence_term(self, stage: Stage) -> str | None:
         """The name of its term that measures how two views of the input differ, if it has one."""
@@ -287,8 +300,11 @@ class Objective(Component):
         return 1
 
     def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
-        """Run the model on one batch and yield the terms of each backward; gradients come back as the answer."""
+        """As `Minimiser.run`, for objectives that keep nothing between batches."""
         raise NotImplementedError
+
+    def start(self, run: Run) -> Minimiser:
+        return Minimiser(self)
 
 
 class Perturber(Stateful):
@@ -301,8 +317,8 @@ class Perturber(Stateful):
     def begin(self, at: Progress) -> None:
         """A micro-batch begins."""
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
-        """Run the model on a disturbed version of the batch."""
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
+        """Run the model on a disturbed version of the batch; `clean` is None where no pass saw the undisturbed one."""
         raise NotImplementedError
 
     def again(self, call: Call, batch: Batch) -> Output:

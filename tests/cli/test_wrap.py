@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reported_runs import attack_result, attacked_example
+from rosewood.attacks.runner.store import save_outcome
+from rosewood.defences.guarded import detection
+from rosewood.models.defended import Defended
+from rosewood.models.open import load_classifier
 from rosewood.results import RunInfo
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint
@@ -88,3 +93,23 @@ def test_certificates_stand_in_the_report(rosewood: Rosewood, run: Path, tmp_pat
     rosewood("evaluate", run, "--typo-rate", 0)
     rosewood("report", run, "--output", tmp_path / "report.html")
     assert "Certificates" in (tmp_path / "report.html").read_text()
+
+
+def test_a_guard_is_checked_on_texts_that_broke_the_run_without_it(
+    rosewood: Rosewood, run: Path, tmp_path: Path
+) -> None:
+    wrap = ("wrap", run, "--with", "guarded:energy", "--output")
+    printed = " ".join(rosewood(*wrap, tmp_path / "early").split())
+    assert f"not known yet: attack the model without it, rosewood attack {run} --attack pwws" in printed
+    example = attacked_example(0, True, "").model_copy(
+        update={"texts": {"text": "good film aa"}, "adversarial": "qqq film aa"}
+    )
+    result = attack_result(1, count=1).model_copy(update={"examples": [example]})
+    save_outcome(result, run / "attacks" / "typos-test-1")
+    printed = rosewood(*wrap, tmp_path / "guarded")
+    model = load_classifier(str(tmp_path / "guarded" / "model"))[0]
+    assert isinstance(model, Defended)
+    found = detection(model, ["good film aa"], ["qqq film aa"])
+    row = next(line for line in printed.splitlines() if "typos-test-1" in line)
+    assert f"{found.auroc:.3f}" in row and f"{100 * found.caught:.1f} %" in row
+    assert f"rosewood attack {tmp_path / 'guarded'} --attack pwws" in " ".join(printed.split())

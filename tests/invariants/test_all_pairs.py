@@ -24,6 +24,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "child_tuning": {"variant": "F"},
     "consistency": {"divergence_weight": 1.0},
     "rose": {"order": "ensemble"},
+    "flooding": {"level": 0.9},  # above the loss of guessing
+    "masking": {"share": 0.9},
     "substitution": {"share": 0.9},
     "typing": {"share": 1.0},
     "l2_sp": {"weight": 0.1},
@@ -34,6 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 REFUSED: dict[tuple[str, str], str] = {
     ("adversarial_path", "dropout"): "needs perturbation embedding_ascent",
     ("adversarial_path", "hidden_cut"): "needs perturbation embedding_ascent",
+    ("adversarial_path", "masking"): "needs perturbation embedding_ascent",
     ("adversarial_path", "mixture"): "needs perturbation embedding_ascent",
     ("adversarial_path", "noise"): "needs perturbation embedding_ascent",
     ("adversarial_path", "substitution"): "needs perturbation embedding_ascent",
@@ -44,13 +47,22 @@ REFUSED: dict[tuple[str, str], str] = {
     ("adversarial_path", "rose"): "looks at a pass over the clean input",
     ("adversarial_path", "bregman"): "looks at a pass over the clean input",
     ("adversarial_path", "informative"): "looks at a pass over the clean input",
+    ("perturbed", "dropout"): "choose the objective cross_entropy",
+    ("perturbed", "weight_ascent"): "choose the objective consistency",
+    ("perturbed", "rose"): "looks at a pass over the clean input",
+    ("perturbed", "bregman"): "looks at a pass over the clean input",
+    ("perturbed", "informative"): "looks at a pass over the clean input",
     ("linear_probe", "informative"): "acts on the features of the encoder",
     ("linear_probe", "l2_sp"): "acts on the weights of the encoder",
     ("linear_probe", "mixout"): "acts on the weights of the encoder",
 }
 
 
-REFUSED |= {("label_smoothing", name): "never looks at a perturbed input" for name in component_names("perturbation")}
+REFUSED |= {
+    (objective, name): "never looks at a perturbed input"
+    for objective in ("flooding", "label_smoothing", "temperature")
+    for name in component_names("perturbation")
+}
 
 
 def pairs() -> list[tuple[str, str, str, str]]:
@@ -68,7 +80,7 @@ def recipe_of(**parts: str) -> Any:
     """A recipe with these components; a perturbation gets an objective that looks at it, an objective its view."""
     if "perturbation" in parts:
         parts.setdefault("objective", "consistency")
-    elif parts.get("objective") == "consistency":
+    elif parts.get("objective") in ("consistency", "perturbed"):
         parts["perturbation"] = "noise"
     elif parts.get("objective") == "adversarial_path":
         parts["perturbation"] = "embedding_ascent"

@@ -14,10 +14,12 @@ from architectures import ARCHITECTURES, PaddedEosData
 from rosewood.errors import RecipeError, RunError
 from rosewood.perturbations.synonym_hull import HullClimber, Mixture, SynonymHull, choice_weights
 from rosewood.protocol import Output
+from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
 from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator
 from slow_methods import PaddedData
-from tiny import TinyData, arguments, tiny_bert
+from tiny import TinyData, arguments, differing, tiny_bert, trained
+from tiny import weights as weights_of
 from tiny_substitutes import Substituted
 
 DATA = Substituted(PaddedData())
@@ -298,3 +300,76 @@ def test_a_stream_without_substitutes_is_refused_at_its_first_batch(tmp_path: An
 def test_training_data_without_substitutes_are_refused(tmp_path: Any) -> None:
     with pytest.raises(RecipeError, match=r"replaces words.*with_substitutes"):
         RobustTrainer(model=tiny_bert(), args=arguments(tmp_path), train_dataset=TinyData(), recipe="adv-base")
+
+
+# Starting from the last epoch's scores.
+
+
+def warm(model: Any, **settings: Any) -> HullClimber:
+    return HullClimber(SynonymHull(**settings), model)
+
+
+def test_the_ascent_goes_on_where_it_ended_in_the_last_epoch() -> None:
+    model = tiny_bert(initializer_range=0.5).eval()
+    climber = warm(model, steps=4, warm_steps=2, learning_rate=0.1)
+    choices = Mixture(BATCH, 10).choices()
+    torch.manual_seed(0)
+    cold, steps = climber._start(BATCH, choices)
+    assert steps == 4, "nothing is known yet"
+    first = climber.worst(caller(model), BATCH)
+    start, steps = climber._start(BATCH, choices)
+    assert steps == 2
+    several = choices.sum(-1) > 1
+    torch.testing.assert_close(choice_weights(start, choices)[several], first[several], rtol=0, atol=2e-3)
+    assert not torch.allclose(start[several], cold[several], atol=1e-2)
+    # The same texts in another order.
+    rows = [DATA[i] for i in (3, 0, 5, 1, 4, 2)]
+    other = SubstituteCollator(default_collate)(rows)
+    moved, steps = climber._start(other, Mixture(other, 10).choices())
+    assert steps == 2
+    back = torch.tensor([1, 3, 5, 0, 4, 2])
+    assert torch.equal(moved[back][several], start[several])
+
+
+def test_one_unknown_text_is_enough_for_all_steps() -> None:
+    model = tiny_bert()
+    climber = warm(model, steps=3, warm_steps=1)
+    few = SubstituteCollator(default_collate)([DATA[i] for i in range(5)])
+    climber.worst(caller(model), few)
+    assert climber._start(few, Mixture(few, 10).choices())[1] == 1
+    assert climber._start(BATCH, Mixture(BATCH, 10).choices())[1] == 3
+
+
+def test_one_more_step_is_worse_for_the_model_than_one_step() -> None:
+    model = tiny_bert(initializer_range=0.5).eval()
+    call = caller(model)
+    climber = warm(model, steps=10, warm_steps=1)
+    climber.view(call, BATCH, NOTHING)
+    kept = functional_kl(call, climber.view(call, BATCH, NOTHING))
+    assert kept > functional_kl(call, warm(model, steps=1).view(call, BATCH, NOTHING))
+
+
+def functional_kl(call: Any, output: Output) -> float:
+    from rosewood.tensors.divergence import forward_kl
+
+    return float(forward_kl(call(PLAIN).logits, output.logits).detach())
+
+
+@pytest.mark.parametrize("save", [4, 6])
+def test_kept_scores_go_on_bit_for_bit_after_a_resume(save: int, tmp_path: Any) -> None:
+    recipe = load_recipe("adv-base", {"perturbation.warm_steps": 1})
+    settings = {"save_strategy": "steps", "save_steps": save, "data": TinyData(12), "max_steps": 9}
+    whole = trained(recipe, tmp_path, model=tiny_bert(dtype=torch.float32), **settings)
+    other = tiny_bert(dtype=torch.float32, seed=7)
+    resumed = trained(recipe, tmp_path, model=other, resume=str(tmp_path / f"checkpoint-{save}"), **settings)
+    expected = weights_of(whole.model)
+    assert not list(differing(expected, weights_of(resumed.model)))
+    cold = trained("adv-base", tmp_path, model=tiny_bert(dtype=torch.float32), **settings)
+    assert list(differing(expected, weights_of(cold.model)))
+
+
+def test_kept_scores_are_counted_and_explained() -> None:
+    recipe = load_recipe("adv-base", {"perturbation.warm_steps": 2})
+    assert str(recipe.cost()) == "5F+2X+2B" and "scores of all words" in recipe.memory()
+    lines = recipe.perturbation.explain(recipe.all_stages()[0])  # type: ignore[union-attr]
+    assert lines[-1] == "from the second epoch on 2 steps, from the last epoch's v"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rosewood.data.loading import task_from_files
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics, RunInfo
+from rosewood.training.health import WarnsOfGuessing
 from rosewood.training.run import Plan, start_run
 from tiny_text import save_tiny_checkpoint
 
@@ -54,6 +56,33 @@ def test_each_sign_is_warned_of_once(tmp_path: Path) -> None:
 def test_what_disturbs_training_is_named(tmp_path: Path) -> None:
     plan = plan_for(tmp_path, "good", "bad", rate=1e-9, recipe="freelb")
     assert any("perturbation.radius=0.4, perturbation.step_size=0.1" in each for each in said(plan, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("early", "expected"), [(0.1, [20]), (0.5, [50]), (1.0, [100])])
+def test_the_share_of_steps_without_learning_is_a_setting(early: float, expected: list[int]) -> None:
+    watch = WarnsOfGuessing(0.69, load_recipe("vanilla"), early)
+    said_at = []
+    for step in (10, 20, 50, 70, 100):
+        state = SimpleNamespace(global_step=step, max_steps=100, is_world_process_zero=True)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            watch.on_log(SimpleNamespace(learning_rate=1e-4), state, None, {"loss_ce": 0.1 if step == 10 else 0.7})
+        said_at += [step for _ in found]
+    assert said_at == expected
+
+
+@pytest.mark.parametrize(
+    ("recipe", "advice"),
+    [
+        ("adv-base", "take the variant adv-base:gentle; let the weight rise, --set "),
+        ("adv-base", "'objective.divergence_weight={to: 10, over: 0.5}'; lower objective.divergence_weight=10"),
+        ("adv-base:gentle", "or disturb the model less: lower objective.divergence_weight=1, perturbation.steps=3."),
+        ("augment", "or disturb the model less: let the weight rise, --set 'objective.divergence_weight={to: 1, "),
+        ("vanilla", "lower if it jumps) or train for more epochs."),
+    ],
+)
+def test_the_advice_names_a_gentle_variant_and_a_ramp(recipe: str, advice: str) -> None:
+    assert advice in WarnsOfGuessing(0.69, load_recipe(recipe))._advice(1e-4)
 
 
 def test_a_model_that_learns_is_left_in_peace(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from rosewood.cli import app
+
+if TYPE_CHECKING:
+    from rosewood.models.defended import Defended
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -15,6 +20,8 @@ EXAMPLES = """
   rosewood wrap runs/vanilla --with smoothed:mask --copies 50 --output runs/vanilla-smoothed
 
   rosewood wrap runs/vanilla --with smoothed:substitute --lexicon counter-fitted --output runs/vanilla-safer
+
+  rosewood wrap runs/vanilla --with guarded:density --output runs/vanilla-guarded
 
   rosewood wrap ./my-checkpoint --with smoothed:delete --set share=0.5 --output my-wrapped
 """
@@ -67,5 +74,41 @@ def wrap(
         f"forward pass{'' if cost == 1 else 'es'}.",
         markup=False,
     )
+    if wrapped.defence.refuses():
+        _print_detection(console, wrapped, run, output)
     more = "" if (output / "run.json").exists() else " --task TASK"
     console.print(f"Next: rosewood evaluate {output}{more}", markup=False)
+
+
+def _print_detection(console: Console, wrapped: Defended, run: str, output: Path) -> None:
+    """How well a guard tells the texts that broke the model without it from the originals."""
+    from rosewood.comparison.runs import kept_attacks
+    from rosewood.defences.guarded import detection
+
+    broken = {
+        kept.folder.name: (kept.report.field, [each for each in kept.examples() if each.adversarial is not None])
+        for kept in kept_attacks(Path(run))
+    }
+    broken = {name: (field, examples) for name, (field, examples) in broken.items() if examples}
+    if not broken:
+        console.print(
+            f"How well the guard tells attacked texts is not known yet: attack the model without it, "
+            f"rosewood attack {run} --attack pwws, and wrap it again.",
+            markup=False,
+        )
+        return
+    table = Table(title="The guard on texts that broke the model without it")
+    for column in ("attack", "texts", "AUROC", "caught", "false alarms"):
+        table.add_column(column, justify="left" if column == "attack" else "right")
+    for name, (field, examples) in broken.items():
+        clean = [tuple(each.texts.values()) for each in examples]
+        attacked = [tuple((each.texts | {field: each.adversarial or ""}).values()) for each in examples]
+        found = detection(wrapped, clean, attacked)
+        shares = (f"{100 * share:.1f} %" for share in (found.caught, found.false_alarms))
+        table.add_row(name, str(len(examples)), f"{found.auroc:.3f}", *shares)
+    console.print(table)
+    console.print(
+        f"An attack that knows the guard: rosewood attack {output} --attack pwws. Its success rate is the rate at "
+        "which the guard is bypassed.",
+        markup=False,
+    )

@@ -28,6 +28,7 @@ from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield
 from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
 from rosewood.models.scoring import Row, Scorer
 from rosewood.tensors.draws import forked
+from rosewood.words.masking import mask_of
 
 USUAL = {"mask": 0.3, "delete": 0.3, "substitute": 1.0}
 
@@ -52,10 +53,7 @@ class Smoothed(Defence):
 
     def learn(self, base: Scorer, material: Material) -> Learnt:
         if self.by == "mask":
-            mask = base.tokenizer.mask_token or base.tokenizer.unk_token
-            if mask is None:
-                raise RunError("the tokenizer has no mask token: take copies with deleted words, smoothed:delete")
-            return {"mask": mask}
+            return {"mask": mask_of(base.tokenizer, "take copies with deleted words, smoothed:delete")}
         if self.by == "dropout" and not has_dropout(base.model) and self.share is None:
             raise RunError("the model was trained without dropout: say how much to drop with --set share=0.1")
         return {} if self.by != "substitute" else {"substitutes": material.substitutes}

@@ -1,4 +1,4 @@
-"""How a model runs: training or evaluation mode, its dropout, repeated random numbers, the fastest device."""
+"""How a model runs: training or evaluation mode, dropout, repeated random numbers, the fastest device, precision."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ Model = TypeVar("Model", bound=nn.Module)
 def accelerated(model: Model) -> Model:
     """The model itself, moved to the accelerator if this machine has one."""
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
+
+
+def has_bfloat16(device: torch.device | None = None) -> bool:
+    """Whether a device, by default the fastest one here, computes in bfloat16 itself.
+
+    Elsewhere bfloat16 works too, but is slower than float32: processors without AVX-512 BF16 or AMX, and old GPUs.
+    """
+    device = device or torch.accelerator.current_accelerator() or torch.device("cpu")
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return any(there is True for name, there in torch.cpu.get_capabilities().items() if "bf16" in name)
+    return device.type in ("xpu", "mps")
 
 
 def dropout_sites(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rosewood.models.modes import Replay
+from rosewood.objectives.perturbed import looking_at_clean
 from rosewood.perturbations.embedding_ascent import EmbeddingAscender, EmbeddingAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Pass, Passes, Perturber, Progress, Term
 
@@ -82,12 +83,8 @@ class AdversarialPath(Objective):
         """Parts that look at a pass over clean input, when there is none."""
         if perturbation.initial_size == 0:
             return []
-        looking = [f"anchor {a.name}" for a in stage.anchors if not (a.weight_terms or a.changes_weights)]
-        rose = stage.selection
-        if getattr(rose, "reads_first", False) and getattr(rose, "risk_term", "") == "dropout":
-            looking.append(f"selection {rose.name}")
         return [
             f"{part} looks at a pass over the clean input, and objective adversarial_path has none unless its path "
             "starts there: set perturbation.initial_size=0"
-            for part in looking
+            for part in looking_at_clean(stage)
         ]

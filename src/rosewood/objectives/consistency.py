@@ -127,7 +127,9 @@ class Consistency(Objective):
         return 2 if stage.perturbation is not None and stage.perturbation.name == "dropout" else 1
 
     def cost(self, stage: Stage) -> Cost:
-        return Cost(forward=1, backward=2 if self._looks_at_perturbed else 1)
+        # No gradient goes through a clean pass that neither term has a part in.
+        clean = bool(self.clean_weight or self.divergence_weight) or isinstance(stage.perturbation, WeightAscent)
+        return Cost(forward=1, backward=clean + self._looks_at_perturbed)
 
     def explain(self, stage: Stage) -> list[str]:
         if not self._looks_at_perturbed:

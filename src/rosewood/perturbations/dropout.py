@@ -44,7 +44,7 @@ class Dropout(Perturbation):
 class SecondPass(Perturber):
     """Runs the model again; what comes out is as clean as the first pass."""
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         return call(batch)
 
     def again(self, call: Call, batch: Batch) -> Output:

@@ -139,7 +139,7 @@ class EmbeddingAscender(Perturber):
         self._first = Site("encoder", model) if settings.at == "embedded_twice" else None
         self._width = self._place.width  # now, not in the middle of a step
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         delta = self.initial(batch)
         # The bare model: a wrapper for several processes would wait for the rest of the forward.
         seen = [] if self._first is None else [self._first.reached(partial(call, batch, self._model))]
@@ -155,13 +155,14 @@ class EmbeddingAscender(Perturber):
         with self._place.changed(lambda hidden: _sum(embeddings(hidden), delta)):
             return call(batch)
 
-    def _slope(self, call: Call, batch: Batch, clean: Output, delta: Tensor, embeddings: Change) -> Tensor:
+    def _slope(self, call: Call, batch: Batch, clean: Output | None, delta: Tensor, embeddings: Change) -> Tensor:
         """The gradient of the ascended loss with respect to delta; no weight gets one."""
         with self._place.changed(lambda hidden: _sum(embeddings(hidden).detach(), delta)):
             output = call(batch)
         if self.settings.loss == "ce":
             loss = output.loss
         else:
+            assert clean is not None, "objective perturbed refuses this loss"
             loss = DIVERGENCES[self.settings.loss](clean.predictions().detach(), output.predictions())
         return slopes(loss * output.prediction_count(), [delta], self._loss_scale)[0]
 

@@ -60,7 +60,7 @@ class HiddenCutter(Perturber):
         self._networks = FeedForwards(model)
         self._layers: int = model.config.num_hidden_layers  # type: ignore[union-attr, assignment]
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         draw = draws.uniform(batch, self._layers)
         real = real_tokens(batch)
 

@@ -109,7 +109,7 @@ class Mixer(Perturber):
         self._current = self._perturbers[int(drawn)]
         self._current.begin(at)
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         return self._current.view(call, batch, clean)
 
     def again(self, call: Call, batch: Batch) -> Output:

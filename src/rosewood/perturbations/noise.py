@@ -59,7 +59,7 @@ class NoiseMaker(Perturber):
         self._place = Site(settings.at, model)
         self._width = self._place.width  # now, not in the middle of a step
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         noise = self._noise(batch)
 
         def add(hidden: Tensor) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
+from torch import Tensor
 
 from rosewood.perturbations.changed_words.change import WordChange
+from rosewood.tensors.splicing import Changes, random_picks
 from rosewood.words.alignment import Surface
 
 if TYPE_CHECKING:
@@ -25,13 +27,15 @@ class Substitution(WordChange):
 
     For `rosewood train`, `lexicon` names the substitutes: `counter-fitted`, `wordnet`, `roget` or a JSON file (none:
     counter-fitted where the data folder has it, otherwise roget). `exact_case` looks words up as they are written.
-    Without `stop_words`, words such as "the" and "not" stay. A word has at most `choices` substitutes.
+    Without `stop_words`, words such as "the" and "not" stay. A word has at most `choices` substitutes. With `itself` a
+    random draw may give the word itself too, as often as any substitute, as in the copies of `smoothed:substitute`.
     """
 
     lexicon: str | None = None
     exact_case: bool = False
     stop_words: bool = True
     choices: Annotated[int, Field(ge=1)] = 8
+    itself: bool = False
 
     def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
         # With scikit-learn, which describing a recipe does without.
@@ -42,3 +46,9 @@ class Substitution(WordChange):
 
     def most(self) -> int:
         return self.choices
+
+    def drawn(self, changes: Changes, share: Tensor, numbers: Tensor) -> Tensor:
+        return random_picks(changes, share, numbers, self.itself)
+
+    def preparation(self) -> dict[str, Any]:
+        return {name: value for name, value in super().preparation().items() if name != "itself"}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rosewood.errors import RunError
+from rosewood.models.features import row_keys
 from rosewood.models.modes import evaluating
 from rosewood.models.sites import Change, Place, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, Perturber, Run
@@ -54,6 +55,10 @@ class SynonymHull(Perturbation):
     `slots` choices, itself included. `pieces="single"` has only words and substitutes of one token, as that code,
     "equal" those of equally many, "any" all of them.
 
+    `warm_steps` makes later epochs cheaper: where the last epoch's scores of all texts of a batch are known, v starts
+    from these, and takes so many steps (1 to 3) in place of `steps`. They are kept in memory and in checkpoints, as
+    float16, for the words that have substitutes. Of several processes each knows the texts that it has seen itself.
+
     Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
     which texts share a batch. All tokens of a word share its weights.
     """
@@ -61,6 +66,7 @@ class SynonymHull(Perturbation):
     repeatable = True
 
     steps: Annotated[int, Field(ge=1)] = 10
+    warm_steps: Annotated[int, Field(ge=1)] | None = None
     loss: Literal["kl", "ce"] = "kl"
     learning_rate: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = 2e-5
@@ -98,10 +104,12 @@ class SynonymHull(Perturbation):
 
     def cost(self, stage: Stage) -> Cost:
         target = 1 if self.loss == "kl" else 0
-        return Cost(forward=self.steps + target + 1, inputs=self.steps)
+        steps = self.warm_steps or self.steps
+        return Cost(forward=steps + target + 1, inputs=steps)
 
     def memory(self) -> str:
-        return "second graph, embeddings of all substitutes"
+        kept = ", scores of all words" if self.warm_steps else ""
+        return f"second graph, embeddings of all substitutes{kept}"
 
     def explain(self, stage: Stage) -> list[str]:
         what = "KL(f(x) || f(x'))" if self.loss == "kl" else "CE(f(x'), y)"
@@ -111,7 +119,7 @@ class SynonymHull(Perturbation):
             f"x'_l = sum_s w_ls e(u_ls), e the {place}, u_l word l and at most {self.slots - 1} substitutes",
             f"w = softmax(v), v by {self.steps} steps of Adam(lr={self.learning_rate:g}), without dropout, up",
             f"  sum {what} - {self.entropy_weight:g} sum H(w_l) / {over}",
-        ]
+        ] + ([f"from the second epoch on {self.warm_steps} steps, from the last epoch's v"] if self.warm_steps else [])
 
     def problems_with(self, model: nn.Module) -> list[str]:
         problems = divergence_problems(model, "perturbation synonym_hull") if self.loss == "kl" else []
@@ -130,8 +138,15 @@ class HullClimber(Perturber):
         self._loss_scale = loss_scale
         self._place = Site(settings.at, model)
         self._weights: Tensor | None = None
+        self._kept = KeptScores()
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._kept.state_dict() if self.settings.warm_steps else {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._kept.load_state_dict(state)
+
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         if SUBSTITUTES not in batch:
             raise RunError(
                 f"synonym_hull replaces words, and the batch does not say by which: add {SUBSTITUTES!r} to all "
@@ -154,11 +169,11 @@ class HullClimber(Perturber):
             with torch.no_grad():
                 target = call(batch).predictions() if self.settings.loss == "kl" else None
                 embedded = self._embedded(call, batch)
-            scores = self._initial(batch, choices)
+            scores, steps = self._start(batch, choices)
             optimizer = torch.optim.Adam(
                 [scores], lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
             )
-            for _ in range(self.settings.steps):
+            for _ in range(steps):
                 weights = choice_weights(scores.requires_grad_(), choices)
                 with self._place.changed(mixture.of(embedded, weights, fixed=True)):
                     output = call(batch)
@@ -166,7 +181,16 @@ class HullClimber(Perturber):
                 # Adam goes down; where a slope is not finite, the score stays.
                 scores.grad = slopes(gain, [scores], self._loss_scale)[0].nan_to_num_(0, 0, 0).neg_()
                 optimizer.step()
+        if self.settings.warm_steps:
+            self._kept.keep(batch, scores.detach(), choices)
         return choice_weights(scores.detach(), choices)
+
+    def _start(self, batch: Batch, choices: Tensor) -> tuple[Tensor, int]:
+        """Where the ascent starts, and how many steps it takes."""
+        scores = self._initial(batch, choices)  # drawn in any case, so that the draws of a run do not depend on it
+        if self.settings.warm_steps and self._kept.put_into(scores, batch, choices):
+            return scores, self.settings.warm_steps
+        return scores, self.settings.steps
 
     def _embedded(self, call: Call, batch: Batch) -> Tensor:
         """The vectors of all layers of substitutes, `(batch, tokens, layers, hidden)`."""
@@ -196,6 +220,48 @@ class HullClimber(Perturber):
         entropies = choice_entropies(scores, choices) * mixture.is_word
         divisor = ENTROPY_DIVISOR if self.settings.entropy_norm == "constant" else mixture.is_word.numel()
         return self.settings.entropy_weight / divisor * entropies.sum()
+
+
+class KeptScores:
+    """The scores that the choices of each text ended with, by the text's tokens."""
+
+    def __init__(self) -> None:
+        self._scores: dict[bytes, Tensor] = {}
+
+    def keep(self, batch: Batch, scores: Tensor, choices: Tensor) -> None:
+        """Remember the scores of the words that have a choice."""
+        chosen = scores.to(torch.float16).cpu()
+        for row, (key, places) in enumerate(zip(row_keys(batch), _with_choices(choices), strict=True)):
+            self._scores[key] = chosen[row, places].clone()
+
+    def put_into(self, scores: Tensor, batch: Batch, choices: Tensor) -> bool:
+        """Write what is known of a batch into its scores, if all of it is; says whether it was."""
+        keys, places = row_keys(batch), _with_choices(choices)
+        known = [self._scores.get(key) for key in keys]
+        found = [one for one, at in zip(known, places, strict=True) if one is not None and len(one) == len(at)]
+        if len(found) < len(keys):
+            return False
+        for row, (one, at) in enumerate(zip(found, places, strict=True)):
+            scores[row, at.to(scores.device)] = one.to(scores)
+        return True
+
+    def state_dict(self) -> dict[str, Tensor]:
+        if not self._scores:
+            return {}
+        keys = torch.frombuffer(bytearray(b"".join(self._scores)), dtype=torch.uint8).view(len(self._scores), -1)
+        counts = torch.tensor([len(one) for one in self._scores.values()])
+        return {"keys": keys, "counts": counts, "scores": torch.cat(list(self._scores.values()))}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        if state:
+            keys = (bytes(key) for key in state["keys"].cpu().tolist())
+            scores = state["scores"].cpu().split(state["counts"].tolist())
+            self._scores = {key: one.clone() for key, one in zip(keys, scores, strict=True)}
+
+
+def _with_choices(choices: Tensor) -> list[Tensor]:
+    """The tokens of each text whose word has more than one choice."""
+    return [row.nonzero().flatten() for row in (choices.sum(-1) > 1).cpu()]
 
 
 def choice_weights(scores: Tensor, choices: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class TokenDropper(Perturber):
         self.settings = settings
         self._place = Site("encoder", model)
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         ids = batch["input_ids"]
         dropped = (draws.uniform(batch, ids.shape[1]) < self.settings.probability) & real_tokens(batch)
         if self.settings.spared_token_ids:

@@ -51,7 +51,7 @@ class WeightAscender(Perturber):
         words = _word_weights(run.model)
         self._weights = {name: p for name, p in run.trainable().items() if id(p) not in words}
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         """A pass over the same batch, to be run inside `ascended`."""
         return call(batch)
 

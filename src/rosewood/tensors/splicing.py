@@ -65,14 +65,40 @@ def fitting(changes: Changes, picks: Tensor) -> Tensor:
     return torch.where(fits | (more == 0), picks, -1)
 
 
-def random_picks(changes: Changes, share: Tensor, draws: Tensor) -> Tensor:
+def random_picks(changes: Changes, share: Tensor, draws: Tensor, itself: bool = False) -> Tensor:
     """Each word changes with the probability `share`, `(batch,)`, of its text, to any of its choices alike.
+
+    `draws` are numbers in [0, 1), `(batch, 2, tokens)`. With `itself` the word is one of its choices.
+    """
+    chance, which = (draws[:, i].flatten()[changes["start"]] for i in (0, 1))
+    last = changes["choices"] - 1
+    number = (which * (changes["choices"] + itself)).long().clamp(max=last + itself)
+    return torch.where((chance < share[changes["row"]]) & (number <= last), changes["first"] + number, -1)
+
+
+def counted_picks(changes: Changes, counts: Tensor, draws: Tensor) -> Tensor:
+    """So many words of each text, `(batch,)`, change, any of them alike, to any of their choices alike.
 
     `draws` are numbers in [0, 1), `(batch, 2, tokens)`.
     """
-    chance, which = (draws[:, i].flatten()[changes["start"]] for i in (0, 1))
-    number = (which * changes["choices"]).long().clamp(max=changes["choices"] - 1)
-    return torch.where(chance < share[changes["row"]], changes["first"] + number, -1)
+    everywhere = random_picks(changes, torch.ones_like(counts, dtype=draws.dtype), draws)
+    chance = draws[:, 0].flatten()[changes["start"]]
+    return torch.where(_ranks(changes, chance) < counts[changes["row"]], everywhere, -1)
+
+
+def words_of_texts(changes: Changes) -> Tensor:
+    """How many words of each text may change, `(batch,)`."""
+    return torch.zeros_like(changes["room"]).index_add_(0, changes["row"], torch.ones_like(changes["row"]))
+
+
+def _ranks(changes: Changes, values: Tensor) -> Tensor:
+    """The place of each word among those of its text, the lowest value first."""
+    counts = words_of_texts(changes)
+    order = values.argsort(stable=True)
+    order = order[changes["row"][order].argsort(stable=True)]  # row by row
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[changes["row"][order]]
+    return ranks
 
 
 def best_picks(changes: Changes, share: Tensor, gains: Tensor) -> Tensor:
@@ -85,13 +111,9 @@ def best_picks(changes: Changes, share: Tensor, gains: Tensor) -> Tensor:
     best = gains.new_full((words,), -torch.inf).scatter_reduce_(0, changes["word"], gains, "amax")
     first = torch.where(gains == best[changes["word"]], numbers, len(gains))
     picks = numbers.new_full((words,), len(gains)).scatter_reduce_(0, changes["word"], first, "amin")
-    counts = torch.zeros_like(changes["room"]).index_add_(0, changes["row"], torch.ones_like(changes["row"]))
-    order = best.argsort(descending=True, stable=True)
-    order = order[changes["row"][order].argsort(stable=True)]  # row by row, the highest gain first
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(words, device=order.device) - (counts.cumsum(0) - counts)[changes["row"][order]]
+    counts = words_of_texts(changes)
     allowed = (share * counts).ceil().clamp(min=1)
-    return torch.where((rank < allowed[changes["row"]]) & (best > 0), picks, -1)
+    return torch.where((_ranks(changes, -best) < allowed[changes["row"]]) & (best > 0), picks, -1)
 
 
 def first_order_gains(changes: Changes, slopes: Tensor, own: Tensor, vectors: Tensor) -> Tensor:

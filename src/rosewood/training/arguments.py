@@ -79,9 +79,10 @@ def check_gradient_checkpointing(recipe: Recipe, arguments: TrainingArguments) -
         )
 
 
-def check_class_weights(given: bool, arguments: TrainingArguments, another_loss: bool) -> None:
+def check_class_weights(recipe: Recipe, given: bool, arguments: TrainingArguments, another_loss: bool) -> None:
     """Refuse class weights where something else than the model computes the loss too."""
-    others = [*(["compute_loss_func"] if another_loss else [])]
+    objectives = {stage.objective.name for stage in recipe.all_stages() if stage.objective.reads_labels}
+    others = [f"objective {name}" for name in sorted(objectives)] + (["compute_loss_func"] if another_loss else [])
     others += ["label_smoothing_factor"] if arguments.label_smoothing_factor else []
     if given and others:
         raise RunError(f"class weights and {' and '.join(others)} both compute the loss: leave one of them out")

@@ -108,7 +108,7 @@ def assembled(
             *choosing,
             *callbacks,
             *reporters(plan.report_to, output),
-            WarnsOfGuessing(guessing_loss(data["train"]["label"][:], weights), plan.recipe),
+            WarnsOfGuessing(guessing_loss(data["train"]["label"][:], weights), plan.recipe, plan.warn_after),
             TrainingProgress(plan.recipe.name),
         ],
     )
@@ -145,6 +145,8 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
     if plan.report_to:
         defaults["run_name"] = output.resolve().name
     taken = {"output_dir": "--output", "seed": "--seed"}
+    if plan.precision != "float32":
+        taken |= {"bf16": "--precision", "fp16": "--precision"}
     clash = [f"training.{name} (use {option})" for name, option in taken.items() if name in settings]
     if clash:
         raise RunError(f"a run sets these itself: {', '.join(clash)}")
@@ -155,6 +157,8 @@ def training_arguments(plan: Plan, output: Path, has_validation: bool) -> Traini
         "report_to": "none",  # --report-to's are built by `reporters`
         "disable_tqdm": True,
     }
+    if plan.precision == "bfloat16":
+        fixed["bf16"] = True
     return built_arguments(defaults | settings | fixed, plan.given_arguments())
 
 

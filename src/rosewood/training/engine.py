@@ -16,6 +16,7 @@ from rosewood.protocol import (
     Call,
     Feedback,
     Masks,
+    Minimiser,
     Pass,
     Perturber,
     Position,
@@ -41,12 +42,13 @@ class StageRun(NamedTuple):
     number: int
     first_step: int
     steps: int
+    minimiser: Minimiser
     perturber: Perturber | None
     selector: Selector
     tethers: list[Tether]
 
     def stateful(self) -> dict[str, Stateful]:
-        parts: dict[str, Stateful] = {"selection": self.selector}
+        parts: dict[str, Stateful] = {"objective": self.minimiser, "selection": self.selector}
         if self.perturber is not None:
             parts["perturbation"] = self.perturber
         return parts | {f"anchor{i}": tether for i, tether in enumerate(self.tethers)}
@@ -117,7 +119,8 @@ class Engine:
         run = Run(self._model, steps, stage, self._seed, *known)
         perturber = None if stage.perturbation is None else stage.perturbation.start(run)
         tethers = [anchor.start(run) for anchor in stage.anchors]
-        return StageRun(stage, index, first, steps, perturber, stage.selection.start(run), tethers)
+        selector = stage.selection.start(run)
+        return StageRun(stage, index, first, steps, stage.objective.start(run), perturber, selector, tethers)
 
     def finish(self) -> None:
         """The stage is over: give the model back as it came, but for its weights."""
@@ -168,7 +171,7 @@ class Engine:
     def _passes(self, call: Call, batch: Batch, at: Progress, moment: Position) -> Tensor:
         run = self._run
         loss: Tensor | None = None
-        generator = run.stage.objective.run(call, batch, run.perturber, at)
+        generator = run.minimiser.run(call, batch, run.perturber, at)
         try:
             result = next(generator)
             for watch in self._watching:

@@ -21,8 +21,8 @@ from rosewood.tensors.statistics import wilson_interval
 
 NEAR = 0.98
 """A loss above this share of that of guessing counts as that of guessing."""
-EARLY = 1 / 3
-"""Of training, in which no model has to have learnt much."""
+RECENT = 1 / 3
+"""Of the steps so far, over which the loss is averaged."""
 CLEAN_LOSS = "loss_ce"
 MAJORITY, ANSWERS, EXAMPLES = "eval_majority", "eval_answers", "eval_examples"
 
@@ -46,13 +46,14 @@ def guessing_loss(labels: Sequence[Any], class_weights: Sequence[float] | None =
 
 
 class WarnsOfGuessing(TrainerCallback):
-    """Warns once when, after the first third, the training loss is still that of the label frequencies alone, and once
-    when every validation example gets the same answer.
+    """Warns once when, after a part `early` of the steps, the training loss is still that of the label frequencies
+    alone, and once when every validation example gets the same answer.
     """
 
-    def __init__(self, guessing: float, recipe: Recipe) -> None:
+    def __init__(self, guessing: float, recipe: Recipe, early: float = 1 / 3) -> None:
         self._guessing = guessing
         self._recipe = recipe
+        self._early = early
         self._losses: dict[int, float] = {}
         self._said: set[str] = set()
 
@@ -61,9 +62,9 @@ class WarnsOfGuessing(TrainerCallback):
         if loss is None:
             return
         self._losses[state.global_step] = loss
-        recent = [loss for step, loss in self._losses.items() if step > (1 - EARLY) * state.global_step]
+        recent = [loss for step, loss in self._losses.items() if step > (1 - RECENT) * state.global_step]
         mean = float(np.mean(recent))
-        if state.global_step >= EARLY * state.max_steps and mean >= NEAR * self._guessing > 0:
+        if self._is_late(state) and mean >= NEAR * self._guessing > 0:
             self._say(
                 "loss",
                 f"the training loss is still that of guessing: cross-entropy {mean:.3f} after {state.global_step} of "
@@ -74,7 +75,7 @@ class WarnsOfGuessing(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any] | None = None, **_: Any) -> None:
         found = metrics or {}
-        if found.get(ANSWERS) == 1 and found.get(MAJORITY) is not None and state.global_step >= EARLY * state.max_steps:
+        if found.get(ANSWERS) == 1 and found.get(MAJORITY) is not None and self._is_late(state):
             self._say(
                 "answers",
                 f"every validation example gets the same answer after {state.global_step} of {state.max_steps} steps: "
@@ -83,6 +84,9 @@ class WarnsOfGuessing(TrainerCallback):
                 args,
                 state,
             )
+
+    def _is_late(self, state: Any) -> bool:
+        return bool(state.global_step >= self._early * state.max_steps)
 
     def _say(self, what: str, finding: str, args: Any, state: Any) -> None:
         if what in self._said or not state.is_world_process_zero:
@@ -95,21 +99,29 @@ class WarnsOfGuessing(TrainerCallback):
             f"Change the learning rate ({rate:g} now; higher if the loss hardly moves, lower if it jumps)",
             "train for more epochs",
         ]
-        weaker = list(_strengths(self._recipe.to_dict()))
+        weaker = _strengths(self._recipe)
         if weaker:
-            advice.append(f"or disturb the model less ({', '.join(weaker)})")
+            advice.append(f"or disturb the model less: {'; '.join(weaker)}")
         return f"{', '.join(advice)}." if weaker else f"{' or '.join(advice)}."
 
 
-def _strengths(recipe: dict[str, Any]) -> list[str]:
-    """The settings of a recipe that say how much its training is disturbed, with their values."""
+def _strengths(recipe: Recipe) -> list[str]:
+    """What weakens the disturbance of a recipe: its gentle variant, a ramp, and settings with their values."""
+    plain = recipe.to_dict()
+    if not plain.get("perturbation"):
+        return []
+    weight = plain["objective"].get("divergence_weight")
+    found = [f"take the variant {recipe.name}:gentle"] if "gentle" in recipe.variants and ":" not in recipe.name else []
+    if weight and not isinstance(weight, dict):
+        found.append(f"let the weight rise, --set 'objective.divergence_weight={{to: {weight:g}, over: 0.5}}'")
     names = {"objective": ("divergence_weight", "perturbed_weight"), "perturbation": ("radius", "step_size", "steps")}
-    return [
+    lower = [
         f"{part}.{name}={value['to'] if isinstance(value, dict) else value:g}"
         for part, settings in names.items()
         for name in settings
-        if recipe.get("perturbation") and (value := (recipe.get(part) or {}).get(name))
+        if (value := plain[part].get(name))
     ]
+    return found + ([f"lower {', '.join(lower)}"] if lower else [])
 
 
 class SkippedSteps:

@@ -33,6 +33,7 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
+from rosewood.models.modes import has_bfloat16
 from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import RunInfo
@@ -74,8 +75,12 @@ def settled(plan: Plan) -> Settled:
     if start.has_head or plan.pretrained is not None:
         remark += f"Pre-trained model: {origin.name} ({origin.why}). "
     if chose_rate:
-        remark += f"Learning rate {plan.arguments['learning_rate']:g}, the default for a model of this size"
-    return Settled(plan.model_copy(update={"pretrained": origin.name}), remark)
+        remark += f"Learning rate {plan.arguments['learning_rate']:g}, the default for a model of this size. "
+    precision = plan.precision
+    if precision == "auto":
+        precision = "bfloat16" if has_bfloat16() else "float32"
+        remark += f"Precision {precision}: this machine has {'' if has_bfloat16() else 'no '}kernels for bfloat16. "
+    return Settled(plan.model_copy(update={"pretrained": origin.name, "precision": precision}), remark.strip())
 
 
 def check_run(plan: Plan) -> None:
@@ -185,6 +190,8 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
     settings = {name: value for name, value in _settings(plan).items() if name not in ("data_dir", "labels")}
     if plan.pretrained is None:  # whichever it found
         del settings["pretrained"]
+    if plan.precision == "auto":  # what its machine had
+        del settings["precision"]
     if not plan.has_rate:  # it took the one for its model
         settings["training_arguments"] = info.training_arguments | settings["training_arguments"]
     differing = [name for name, value in settings.items() if getattr(info, name) != value]

@@ -143,7 +143,8 @@ class RobustTrainer(CheckpointedTrainer):
             check_deepspeed(self.recipe)
         check_watches(self._watches, self.recipe, self.model, self.is_deepspeed_enabled)
         check_gradient_checkpointing(self.recipe, self.args)
-        check_class_weights(self._weighted_loss is not None, self.args, self.compute_loss_func is not None)
+        weighted, another = self._weighted_loss is not None, self.compute_loss_func is not None
+        check_class_weights(self.recipe, weighted, self.args, another)
         check_optimizer(self.recipe, self.args, self.optimizer is not None or self.optimizer_cls_and_kwargs is not None)
 
     def _take_columns(self) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from rosewood.defences.smoothing.noise import Edit, Noise, joined, words_of
 from rosewood.models.scoring import Row
+from rosewood.words.masking import kept_words
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Masking(Noise):
 
     def kept(self, words: int) -> int:
         """How many of so many words a copy keeps."""
-        return max(1, words - round(self.share * words)) if words else 0
+        return kept_words(words, self.share)
 
     def copies(self, row: Row, count: int, rng: np.random.Generator) -> list[Row]:
         fields = words_of(row)

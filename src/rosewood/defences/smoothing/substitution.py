@@ -35,6 +35,7 @@ class Substitution(Noise):
 
     share: float
     synonyms: Mapping[str, Sequence[str]] = field(hash=False)
+    _choices: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _overlaps: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -46,8 +47,10 @@ class Substitution(Noise):
 
     def choices(self, word: str) -> tuple[str, ...]:
         """The word, and what may be drawn in its place."""
-        found = self.synonyms.get(word) or self.synonyms.get(word.lower(), ())
-        return tuple(dict.fromkeys((word, *(with_case_of(each, word) for each in found))))
+        if word not in self._choices:
+            found = self.synonyms.get(word) or self.synonyms.get(word.lower(), ())
+            self._choices[word] = tuple(dict.fromkeys((word, *(with_case_of(each, word) for each in found))))
+        return self._choices[word]
 
     def distribution(self, word: str) -> dict[str, float]:
         """What is drawn in place of a word, and how often."""

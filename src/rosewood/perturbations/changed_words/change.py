@@ -91,6 +91,10 @@ class WordChange(Perturbation):
         """The share of the words that change, of each text."""
         return torch.full((len(batch["input_ids"]),), self.share, device=batch["input_ids"].device)
 
+    def drawn(self, changes: Changes, share: Tensor, numbers: Tensor) -> Tensor:
+        """Changes at random; `numbers` are in [0, 1), `(batch, 2, tokens)`."""
+        return random_picks(changes, share, numbers)
+
     def columns(self) -> Mapping[str, Collate]:
         return {column_of(self.name): collate_changes}
 
@@ -139,7 +143,7 @@ class WordChanger(Perturber):
     def name(self) -> str:
         return self.settings.name
 
-    def view(self, call: Call, batch: Batch, clean: Output) -> Output:
+    def view(self, call: Call, batch: Batch, clean: Output | None) -> Output:
         if self._column not in batch:
             raise RunError(
                 f"perturbation {self.name} changes words, and the batch does not say to what: add "
@@ -161,7 +165,7 @@ class WordChanger(Perturber):
             return best_picks(changes, share, self._gains(call, batch, changes))
         tries = 1 if self.settings.pick == "random" else self.settings.candidates
         numbers = draws.uniform(batch, tries, 2, batch["input_ids"].shape[1])
-        found = torch.stack([random_picks(changes, share, numbers[:, i]) for i in range(tries)])
+        found = torch.stack([self.settings.drawn(changes, share, numbers[:, i]) for i in range(tries)])
         if tries == 1:
             return found[0]
         worst = self._losses(call, [self.changed(batch, each) for each in found]).argmax(0)

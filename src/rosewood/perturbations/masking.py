@@ -1,0 +1,72 @@
+"""Words masked, as in the copies of a smoothed model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rosewood.perturbations.changed_words.change import Share, WordChange
+from rosewood.tensors.splicing import Changes, counted_picks, words_of_texts
+from rosewood.words.changes import with_changes
+from rosewood.words.masking import kept_words, mask_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from rosewood.recipe import Stage
+    from rosewood.words.lexicon import Lexicon
+
+WORD = r"\S+"
+"""What is between spaces, as in `rosewood.defences.smoothing.masking`."""
+
+
+@dataclass(frozen=True)
+class Masking(WordChange):
+    """Writes the mask token in place of `share` of the words, the same number of them in all texts of one length.
+
+    That is the noise of RanMASK (Zeng et al., 2021) and of `smoothed:mask`: a word is what is between spaces, gets one
+    mask however many tokens it has, and at least one word is kept. `pick: random` masks any words alike.
+    """
+
+    may_be_unknown = True  # a tokenizer without a mask token writes the unknown one
+
+    share: Share = 0.3
+
+    def prepare(
+        self,
+        data: Dataset,
+        tokenizer: Any,
+        fields: Sequence[str],
+        max_length: int,
+        lexicon: Lexicon | None = None,
+        seed: int = 0,
+    ) -> Dataset:
+        mask = mask_of(tokenizer, "train with perturbation token_drop")
+        return with_changes(
+            data,
+            tokenizer,
+            self.name,
+            lambda words: [(mask,)] * len(words),
+            fields,
+            self.field,
+            max_length=max_length,
+            choices=1,
+            unknown=True,
+            pattern=WORD,
+        )
+
+    def drawn(self, changes: Changes, share: Tensor, numbers: Tensor) -> Tensor:
+        words = words_of_texts(changes)
+        kept = [kept_words(count, self.share) for count in range(int(words.max()) + 1)]
+        return counted_picks(changes, words - torch.tensor(kept, device=words.device)[words], numbers)
+
+    def explain(self, stage: Stage) -> list[str]:
+        each = "each changeable word changed with probability"
+        return [
+            line.replace(f"{each} {self.share:g}", f"{self.share:g} of its words masked")
+            for line in super().explain(stage)
+        ]
