@@ -26,7 +26,7 @@ from slow_methods import PaddedData
 from tiny import tiny_bert, trained
 from tiny_text import tiny_tokenizer
 
-TEXT = "a fine film , and unfunny"
+TEXT = "a fine film and unfunny"
 DRAWS = 3000
 
 

@@ -25,10 +25,10 @@ def plan_with(tmp_path: Path, **settings: object) -> Plan:
     return Plan.model_validate(
         {
             "recipe": load_recipe("vanilla"),
-            "task": task_from_files(file, None, text_columns=["text"], label_column="label"),
+            "task": task_from_files(file, file, text_columns=["text"], label_column="label"),
             "model": str(save_tiny_checkpoint(tmp_path / "tiny")),
             "max_length": 16,
-            "validation_size": 0,
+            "validation_size": 4,
             "arguments": {"max_steps": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-3},
             **settings,
         }
