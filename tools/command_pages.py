@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from typing import cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -12,28 +13,34 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from rosewood.cli import commands
 
 FOLDER = "reference/commands"
+Command = TyperCommand | TyperGroup
 
 
 def command_pages() -> dict[str, str]:
     """Path -> Markdown: an index of all commands and a page for each."""
     group = typer.main.get_command(commands())
     assert isinstance(group, TyperGroup)
-    pages = {f"{FOLDER}/{name}.md": command_page(name, command) for name, command in group.commands.items()}
-    rows = [f"| [`{name}`]({name}.md) | {_plain(_short(each))} |" for name, each in sorted(group.commands.items())]
+    inside = _commands_of(group)
+    pages = {f"{FOLDER}/{name}.md": command_page(name, command) for name, command in inside.items()}
+    rows = [f"| [`{name}`]({name}.md) | {_plain(_short(each))} |" for name, each in sorted(inside.items())]
     index = ["# Commands", "", _plain(group.help or ""), "", "| command | what it does |", "| --- | --- |", *rows, ""]
     return {f"{FOLDER}/index.md": "\n".join(index)} | pages
 
 
-def command_page(name: str, command: TyperCommand) -> str:
+def _commands_of(group: TyperGroup) -> dict[str, Command]:
+    return cast(dict[str, Command], group.commands)
+
+
+def command_page(name: str, command: Command) -> str:
     """The page of a command; of a group of commands with all of them."""
     parts = [f"# rosewood {name}", *_body(f"rosewood {name}", command)]
     if isinstance(command, TyperGroup):
-        for inner, each in command.commands.items():
+        for inner, each in _commands_of(command).items():
             parts += [f"## rosewood {name} {inner}", *_body(f"rosewood {name} {inner}", each)]
     return "\n\n".join(parts) + "\n"
 
 
-def _body(path: str, command: TyperCommand) -> Iterator[str]:
+def _body(path: str, command: Command) -> Iterator[str]:
     context = typer.Context(command, info_name=path)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     yield _plain(inspect.cleandoc(command.help or ""))
@@ -82,7 +89,7 @@ def _epilog(text: str) -> str:
     return "\n\n".join(parts)
 
 
-def _short(command: TyperCommand) -> str:
+def _short(command: Command) -> str:
     return inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,9 @@ from rosewood.report.figures.evaluation import (
     reliability,
     robust_accuracy,
     sets,
+    trade_off,
 )
-from rosewood.results import Evaluation
+from rosewood.results import AttackSummary, Evaluation
 
 METHODS = {"vanilla": [evaluation(30)], "rose": [evaluation(32), evaluation(36)]}
 BARE = Evaluation(
@@ -156,3 +158,20 @@ def test_accuracy_before_and_under_attack() -> None:
     assert figure is not None and list(figure.layout.yaxis.ticktext) == ["before pwws", "under pwws"]
     assert list(figure.data[0].x) == pytest.approx([100, 30])
     assert robust_accuracy({}, ["vanilla"]) is None
+
+
+def test_the_trade_off_is_under_the_attack_that_breaks_most() -> None:
+    def summary(robust: float) -> AttackSummary:
+        facts: dict[str, Any] = {"examples": 10, "left_out": 0, "counts": {}, "clean_accuracy": 0.9, "mean_queries": 1}
+        facts |= {"clean_interval": (0.8, 1.0), "robust_interval": (0.0, 1.0), "robust_accuracy_at_most": robust}
+        return AttackSummary(robust_accuracy=robust, success_rate=None, changed_words=None, **facts)
+
+    strong = {"vanilla": [summary(0.1), summary(0.3)], "rose": [summary(0.4)]}
+    weak = {"vanilla": [summary(0.7)], "rose": [summary(0.8)]}
+    figure = trade_off({"weak": weak, "strong": strong, "alone": {"rose": [summary(0.0)]}}, ["vanilla", "rose"])
+    assert figure is not None and figure.layout.yaxis.title.text == "under strong in %"
+    assert [(trace.name, trace.x[0], trace.y[0]) for trace in figure.data] == [
+        ("vanilla", pytest.approx(90), pytest.approx(20)),
+        ("rose", pytest.approx(90), pytest.approx(40)),
+    ]
+    assert trade_off({"alone": {"rose": [summary(0.0)]}}, ["vanilla", "rose"]) is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from rosewood.comparison.attacks import attacked
 from rosewood.comparison.compare import Published, check_baseline
 from rosewood.comparison.runs import EvaluatedRun, by_method
 from rosewood.comparison.table import grids
@@ -17,7 +18,7 @@ from rosewood.lab.landscape import Landscape
 from rosewood.lab.losses import PRETRAINED, run_names
 from rosewood.report.figures.evaluation import Methods
 from rosewood.report.figures.style import Mark, mark
-from rosewood.results import RunInfo
+from rosewood.results import AttackSummary, RunInfo
 from rosewood.results.grid import Grid
 from rosewood.results.history import Curve, training_history
 
@@ -74,6 +75,14 @@ class Subject:
     def tables(self) -> dict[str, Grid]:
         """The tables of the evaluation by title, a column or row for each run."""
         return {grid.title: grid for grid in grids({run.name: run.evaluated.evaluation for run in self.runs})}
+
+    @cached_property
+    def attacked(self) -> dict[str, dict[str, list[AttackSummary]]]:
+        """Attack -> method -> what it came to in each of its runs."""
+        found: dict[str, dict[str, list[AttackSummary]]] = {}
+        for each in attacked([run.evaluated for run in self.runs]):
+            found.setdefault(each.title, {}).setdefault(each.run.method, []).append(each.summary)
+        return found
 
     def place(self, method: str) -> int:
         """Which of the methods this is: it decides the colour."""

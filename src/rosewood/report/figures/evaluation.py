@@ -120,6 +120,41 @@ def robust_accuracy(attacked: Attacked, methods: Sequence[str]) -> go.Figure | N
     return dots(found, methods, "Accuracy before and under attack", "accuracy in %") if found else None
 
 
+def trade_off(attacked: Attacked, methods: Sequence[str]) -> go.Figure | None:
+    """Clean against robust accuracy under the attack that breaks most; nothing where no attack met several methods.
+
+    Both accuracies are of the attacked examples. Methods at the upper right are better on both.
+    """
+    found = {(each.row, each.series): each for each in averaged(_figures(attacked))}
+    met = {attack: [method for method in methods if (f"under {attack}", method) in found] for attack in attacked}
+    most = max(map(len, met.values()), default=0)
+    if most < 2:
+        return None
+    hardest = min(
+        (attack for attack in attacked if len(met[attack]) == most),
+        key=lambda attack: sum(found[f"under {attack}", method].value for method in met[attack]),
+    )
+    figure = go.Figure()
+    for method in met[hardest]:
+        clean, robust = found[f"before {hardest}", method], found[f"under {hardest}", method]
+        look = mark(methods.index(method))
+        figure.add_scatter(
+            x=[100 * clean.value],
+            y=[100 * robust.value],
+            error_x=_bars([clean]),
+            error_y=_bars([robust]),
+            mode="markers",
+            name=marked(label(method), clean.guessing),
+            marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+            hovertext=[f"{_hover(clean)}<br>{_hover(robust)}"],
+            hoverinfo="text",
+        )
+    styled(figure, "Clean against robust accuracy").update_layout(height=420, showlegend=True, hovermode="closest")
+    figure.update_xaxes(title=axis_title("clean accuracy in %"), automargin=True, zeroline=False)
+    figure.update_yaxes(title=axis_title(label(f"under {hardest} in %", 60)), automargin=True, zeroline=False)
+    return figure
+
+
 def _figures(attacked: Attacked) -> Iterator[tuple[str, str, Figure]]:
     for attack, by_method in attacked.items():
         for method, summaries in by_method.items():
@@ -319,23 +354,28 @@ def _offset(place: int, count: int) -> float:
 
 def _trace(found: Sequence[Dot], rows: Sequence[str], name: str, place: int, offset: float) -> go.Scatter:
     own = [each for each in found if each.series == name]
-    ends = [_clipped(each) for each in own]
     look = mark(place)
     return go.Scatter(
         x=[100 * each.value for each in own],
         y=[rows.index(each.row) + offset for each in own],
-        error_x={
-            "array": [100 * (high - each.value) for each, (_, high) in zip(own, ends, strict=True)],
-            "arrayminus": [100 * (each.value - low) for each, (low, _) in zip(own, ends, strict=True)],
-            "thickness": 1.5,
-            "width": 3,
-        },
+        error_x=_bars(own),
         mode="markers",
         name=marked(label(name), any(each.guessing for each in own)),
         marker={"color": look.colour, "symbol": look.symbol, "size": 8},
         hovertext=[_hover(each) for each in own],
         hoverinfo="text",
     )
+
+
+def _bars(dots: Sequence[Dot]) -> dict[str, object]:
+    """The intervals of dots, in %."""
+    ends = [_clipped(each) for each in dots]
+    return {
+        "array": [100 * (high - each.value) for each, (_, high) in zip(dots, ends, strict=True)],
+        "arrayminus": [100 * (each.value - low) for each, (low, _) in zip(dots, ends, strict=True)],
+        "thickness": 1.5,
+        "width": 3,
+    }
 
 
 def _clipped(each: Dot) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from rosewood.report.figures.style import axis_title, label, mark, styled
 from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
-from rosewood.results import AttackedExample, AttackSummary
+from rosewood.results import AttackedExample
 from rosewood.results.defence import Certificate
 from rosewood.results.grid import Grid
 from rosewood.results.guessing import MEANING, marked
@@ -50,10 +50,7 @@ def attacks_section(subject: Subject) -> Section | None:
     table = attack_table(found, subject.runs)
     if table is None:
         return None
-    by_attack: dict[str, dict[str, list[AttackSummary]]] = {}
-    for each in found:
-        by_attack.setdefault(each.title, {}).setdefault(each.run.method, []).append(each.summary)
-    figure = robust_accuracy(by_attack, list(subject.methods))
+    figure = robust_accuracy(subject.attacked, list(subject.methods))
     parts: list[Part] = []
     if figure is not None:
         parts.append(Charts([Chart(figure, "Dots with 95 % intervals: accuracy before and under each attack.")]))

@@ -18,6 +18,7 @@ from rosewood.report.figures.evaluation import (
     perspectives,
     reliability,
     sets,
+    trade_off,
 )
 from rosewood.report.parts import Chart, Charts, Part, Section, Table
 from rosewood.report.sections import section
@@ -27,12 +28,17 @@ from rosewood.results.grid import Grid
 
 @section(place=10)
 def comparison_section(subject: Subject) -> Section | None:
-    """The chart of perspectives, the table, and the differences on the same examples."""
-    figure = perspectives(subject.by_method)
-    parts: list[Part] = []
-    if figure is not None:
+    """The trade-off under attack, the chart of perspectives, the table, and the differences on the same examples."""
+    charts = []
+    if (figure := trade_off(subject.attacked, list(subject.methods))) is not None:
+        words = (
+            "A point for each method, with 95 % intervals: clean accuracy to the right, accuracy under attack upwards."
+        )
+        charts.append(Chart(figure, words))
+    if (figure := perspectives(subject.by_method)) is not None:
         words = "Dots with 95 % intervals: mean accuracy of each method on clean, shifted, adversarial and noisy sets."
-        parts.append(Charts([Chart(figure, f"{words} The table below has the numbers.")]))
+        charts.append(Chart(figure, f"{words} The table below has the numbers."))
+    parts: list[Part] = [Charts(charts)] if charts else []
     first, *others = compared([run.evaluated for run in subject.runs], subject.baseline, subject.published)
     parts.append(Table(first))
     parts += [Table(grid, folded=True) for grid in others]
