@@ -56,5 +56,5 @@ clean:
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser,demo,dev,docs,lexicon,lora,playground,ray,tune]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser,demo,dev,docs,lexicon,lora,onnx,playground,ray,tune]'
 	touch $(INSTALLED)

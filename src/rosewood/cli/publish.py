@@ -1,4 +1,4 @@
-"""rosewood push: a trained model for other people."""
+"""rosewood push and export: a trained model for other people and other programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples
+from rosewood.errors import RunError
 
 
 @app.command(
@@ -32,3 +33,36 @@ def push(
 
         address = push_run(run, name, private, message)
     console.print(f"The model is at {address}", highlight=False, soft_wrap=True, markup=False)
+
+
+@app.command(
+    epilog=examples(
+        "rosewood export runs/rose --output exported",
+        "rosewood attack exported --attack typos --test-file test.csv",
+    )
+)
+def export(
+    run: str = typer.Argument(help="A run, a checkpoint folder, or a name on the Hub."),
+    output: Path = typer.Option(..., "--output", "-o", help="A new folder for model.onnx, config.json and tokenizer."),
+) -> None:
+    """Write a classifier as an ONNX file, and check that it gives the same scores.
+
+    The folder can be evaluated and attacked like a checkpoint, and has the layout that Optimum reads. Needs the extra
+    `onnx`.
+    """
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise RunError(f"{output} exists: choose a new folder")
+    console = Console()
+    with console.status("exporting"):
+        from rosewood.models.onnx import FILE, export_onnx
+        from rosewood.models.open import open_run
+
+        opened = open_run(run)
+        found = export_onnx(opened.model, opened.tokenizer, output)
+    size = (output / FILE).stat().st_size / 1e6
+    console.print(
+        f"{output / FILE} ({size:.1f} MB) gives the same scores; the largest difference of a logit is {found:.0e}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(f"Next: rosewood attack {output} --attack typos --test-file FILE", highlight=False, soft_wrap=True)

@@ -32,6 +32,8 @@ from rosewood.models.names import (
     shapes_below,
     why_not_loaded,
 )
+from rosewood.models.onnx import FILE as ONNX
+from rosewood.models.onnx import load_onnx
 from rosewood.models.scoring import longest_text, text_length
 from rosewood.results import RunInfo
 
@@ -126,6 +128,8 @@ def load_classifier(
     if (Path(path_or_name) / DEFENCE).is_file():
         wrapped = Defended.from_pretrained(path_or_name)
         return wrapped, wrapped.tokenizer
+    if (Path(path_or_name) / ONNX).is_file() and not (Path(path_or_name) / "model.safetensors").exists():
+        return load_onnx(Path(path_or_name))
     try:
         if (folder := adapter_folder(path_or_name)) is not None:
             return _load_adapted(folder)
