@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             "similarity": result.summary.similarity,
             "cpu_seconds": round(time.process_time() - began, 1),
         }
+        print(f"{chosen}: {found[chosen]}", file=sys.stderr, flush=True)
     return {
         "model": arguments.model,
         "task": arguments.task,
