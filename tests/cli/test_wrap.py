@@ -113,3 +113,9 @@ def test_a_guard_is_checked_on_texts_that_broke_the_run_without_it(
     row = next(line for line in printed.splitlines() if "typos-test-1" in line)
     assert f"{found.auroc:.3f}" in row and f"{100 * found.caught:.1f} %" in row
     assert f"rosewood attack {tmp_path / 'guarded'} --attack pwws" in " ".join(printed.split())
+
+
+def test_a_second_wrapper_is_refused_in_words_that_are_no_emoji(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
+    rosewood("wrap", run, "--with", "smoothed:mask", "--output", tmp_path / "smoothed")
+    printed = rosewood("wrap", tmp_path / "smoothed", "--with", "corrected", "--output", tmp_path / "x", code=1)
+    assert "has a defence already, smoothed:mask: wrap the run that it was made from" in printed

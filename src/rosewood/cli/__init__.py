@@ -59,7 +59,7 @@ def resumable(console: Console) -> Iterator[None]:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print the warnings of Rosewood as sentences, each once, and none of the libraries', which are for programmers."""
-    console, shown = Console(stderr=True, soft_wrap=True, highlight=False), set()
+    console, shown = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False), set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         # By who warns: `stacklevel`, which decides on the file that Python would name, often means a library.
@@ -111,7 +111,9 @@ def main() -> None:
         with plain_warnings():
             commands()()
     except RosewoodError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {_escaped(error)}", highlight=False)
+        # Without emoji: `smoothed:mask: ...` would become one.
+        console = Console(stderr=True, soft_wrap=True, emoji=False)
+        console.print(f"[bold red]Error:[/] {_escaped(error)}", highlight=False)
         sys.exit(1)
 
 

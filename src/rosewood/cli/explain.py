@@ -35,7 +35,7 @@ def explain(
     with nullcontext() if own else stand_ins():
         from rosewood.recipe import load_recipe
 
-        _print(load_recipe(recipe, overrides, check_training=own), Console(highlight=False))
+        _print(load_recipe(recipe, overrides, check_training=own), Console(highlight=False, emoji=False))
 
 
 def _print(resolved: Recipe, console: Console) -> None:

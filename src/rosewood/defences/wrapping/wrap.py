@@ -87,7 +87,10 @@ def wrap(
     if not isinstance(chosen, Defence):
         raise RunError(f"a defence is a name or an object such as Smoothed(), got {chosen!r}")
     if isinstance(model, Defended):
-        raise RunError(f"the model has a defence already, {title_of(model.defence)}: wrap the one inside, model.inner")
+        raise RunError(
+            f"the model has a defence already, {title_of(model.defence)}: wrap the run that it was made from, or "
+            "model.inner"
+        )
     if getattr(model.config, "problem_type", None) == "multi_label_classification":
         raise RunError("the model is for several labels a text, and defences need one label a text")
     material = Material(
