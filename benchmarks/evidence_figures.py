@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 INK = "#808080"
 MARKERS = "os^Dv"  # a colour that comes twice has another shape
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "rosewood",
     "svg.fonttype": "none",
     "font.family": "sans-serif",

@@ -103,10 +103,10 @@ class RoseAdamW(MaskedAdamW):
 
     def _select(self) -> None:
         named = self._named()
-        present = {name: parameter for name, parameter in named.items() if parameter.grad is not None}
-        if not present:
+        gradients = {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
+        if not gradients:
             return
-        gradients = {name: parameter.grad for name, parameter in present.items()}
+        present = {name: named[name] for name in gradients}
         one = next(iter(gradients.values())).new_ones(())
         readings = Readings(
             gradients={"total": gradients, "ce": gradients},

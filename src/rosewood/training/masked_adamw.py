@@ -77,7 +77,7 @@ class MaskedAdamW(torch.optim.AdamW):
         self.multipliers = {parameters[name]: value for name, value in named if name in parameters}
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"form": self.form, "multipliers": {}, "_step_supports_amp_scaling": False}
+        own: dict[str, Any] = {"form": self.form, "multipliers": {}, "_step_supports_amp_scaling": False}
         return super().__getstate__() | own
 
     def _move(self) -> None:
