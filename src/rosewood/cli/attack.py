@@ -198,7 +198,7 @@ def attack(
     if attack is None and protocol is None:
         raise RunError("say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME (list protocols)")
     options = {"attack": attack, "lexicon": lexicon, "masked_lm": masked_lm, "examples": examples}
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     given |= {name: getattr(settings, name) for name in settings.model_fields_set}
     given["set"] = parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])
     chosen = None if protocol is None else load_protocol(protocol)
@@ -282,7 +282,7 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),
-        protocol=orders.protocol and orders.protocol.name,
+        protocol=None if orders.protocol is None else orders.protocol.name,
         deviations=chosen.deviations,
     )
     return campaign, task.labels

@@ -21,7 +21,10 @@ def constraints_in(given: Any) -> Any:
         return given
     found: dict[str, Any] = {}
     for each in [given] if isinstance(given, str) else given:
-        name, settings = (each.name, asdict(each)) if hasattr(each, "name") else _constraint_in(str(each))
+        if isinstance(each, str) or not hasattr(each, "name"):
+            name, settings = _constraint_in(str(each))
+        else:
+            name, settings = each.name, asdict(each)
         if name in found:
             raise RunError(f"the constraint {name} is there more than once: once is enough")
         found[name] = settings

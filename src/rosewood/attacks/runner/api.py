@@ -49,7 +49,7 @@ def provisions(
     Each is there only if the attack or a constraint needs it, or, as antonyms and a causal language model, if records
     can say more with it.
     """
-    needed = {name for each in (attack, *constraints) for name in each.needs()}
+    needed = {*attack.needs(), *(name for each in constraints for name in each.needs())}
     words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
     speaker = None
     if "language_model" in needed:
