@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rosewood import load_split, load_task
+from tiny_harden import Place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -84,6 +85,13 @@ def test_new_method_in_one_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_robustness_gate_says_no(checkpoint: Path, test_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("robustness_gate.py", str(checkpoint), str(test_file), "--require", "clean>=0.99") == 1
     assert "FAILED" in capsys.readouterr().out
+
+
+def test_own_csv_to_hardened_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(tmp_path)
+    assert run("own_csv_to_hardened_model.py", str(place.train), "--model", place.classifier()) == 0
+    assert "better beyond noise" in capsys.readouterr().out
+    assert Path("hardened/harden.json").exists()
 
 
 def cells(notebook: Path) -> list[str]:
