@@ -1,8 +1,10 @@
 """How fast attacks run: against one example at a time, and against the bare model on the same texts.
 
-Four ways through the same search on the same sentences, in one process:
+Five ways through the same search on the same sentences, in one process:
 
 - rosewood: `rosewood.attack`, the questions of many examples merged into full batches;
+- rosewood in bfloat16: the same with `precision="bfloat16"`, each success confirmed in float32; left out where the
+  hardware has no kernels for it, unless --only asks for it;
 - one example at a time: a plain loop over examples, each question of the same attack a batch of its own;
 - one text at a time: the same loop, without batches;
 - bare forward: nothing but the model, on all the texts that the attack asked for, tokenized, sorted by length and
@@ -29,15 +31,17 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from rosewood import Lexicon, attack, load_task
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Attempt, Resources
+from rosewood.attacks.runner.example import Attempt, Doubt, Resources
+from rosewood.attacks.runner.goal import OneLabel
 from rosewood.attacks.runner.slopes import Point
 from rosewood.data.loading import load_split
-from rosewood.models.modes import evaluating
+from rosewood.models.modes import evaluating, has_bfloat16
 from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Row, Scorer
 from rosewood.recipe import build_component
@@ -45,11 +49,12 @@ from rosewood.words.fluency import Trigram
 from rosewood.words.masked_lm import SentenceEncoder
 from rosewood.words.text import Words
 
-WAYS = ("rosewood", "one example at a time", "one text at a time", "bare forward")
+BFLOAT16 = "rosewood in bfloat16"
+WAYS = ("rosewood", BFLOAT16, "one example at a time", "one text at a time", "bare forward")
 
 
 class Contest:
-    """The same attack on the same sentences, four ways."""
+    """The same attack on the same sentences, five ways."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.model, self.tokenizer = load_classifier(arguments.model)
@@ -67,7 +72,7 @@ class Contest:
         self.batch_size = arguments.batch_size
         self.asked: list[Row] = []  # every text that the loop over examples asked for
 
-    def rosewood(self) -> dict[str, Any]:
+    def rosewood(self, precision: str = "float32") -> dict[str, Any]:
         result = attack(
             self.model,
             self.tokenizer,
@@ -77,9 +82,13 @@ class Contest:
             language_model=self.resources.language_model,
             encoder=self.resources.encoder,
             batch_size=self.batch_size,
+            precision=precision,
         )
         queries = sum(example.queries for example in result.examples)
         return {"seconds": result.seconds, "queries": queries, **result.summary.model_dump(include={"counts"})}
+
+    def rosewood_in_bfloat16(self) -> dict[str, Any]:
+        return self.rosewood("bfloat16")
 
     def one_example_at_a_time(self) -> dict[str, Any]:
         return self._loop(size=None)
@@ -95,7 +104,7 @@ class Contest:
                 questions = attempt.questions()
                 asked = next(questions)
                 while True:
-                    rows = [row for row in asked if not isinstance(row, Point)]
+                    rows = [row for row in asked if not isinstance(row, Point | Doubt)]
                     self.asked += rows
                     try:
                         asked = questions.send(
@@ -130,10 +139,10 @@ class Contest:
                 self.model(**batch).logits.cpu()
         return {"seconds": time.perf_counter() - began, "queries": len(self.asked)}
 
-    def _logits(self, rows: list[Row]) -> list[tuple[float, ...]]:
+    def _logits(self, rows: list[Row]) -> list[NDArray[np.float64]]:
         columns = [list(column) for column in zip(*rows, strict=True)]
         batch = self.tokenizer(*columns, truncation=True, max_length=128, padding=True, return_tensors="pt")
-        return [tuple(row) for row in self.model(**batch.to(self.model.device)).logits.tolist()]
+        return list(self.model(**batch.to(self.model.device)).logits.double().cpu().numpy())
 
     def _attempts(self) -> Iterator[Attempt]:
         scorer = Scorer(self.model, self.tokenizer)
@@ -142,18 +151,22 @@ class Contest:
             texts = {field: example[field] for field in fields}
             end = scorer.visible(tuple(texts.values()), len(fields) - 1)
             words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
-            yield Attempt(self.attack, row, texts, self.field, words, example["label"], self.resources, 0, None)
+            goal = OneLabel(example["label"])
+            yield Attempt(self.attack, row, texts, self.field, words, goal, self.resources, 0, None)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     contest = Contest(arguments)
     ways: dict[str, Callable[[], dict[str, Any]]] = {
         "rosewood": contest.rosewood,
+        BFLOAT16: contest.rosewood_in_bfloat16,
         "one example at a time": contest.one_example_at_a_time,
         "one text at a time": contest.one_text_at_a_time,
         "bare forward": contest.bare_forward,
     }
-    chosen = [way for way in WAYS if not arguments.only or way in arguments.only]
+    has_kernels = has_bfloat16(contest.model.device)
+    usual = [way for way in WAYS if way != BFLOAT16 or has_kernels]
+    chosen = [way for way in WAYS if way in (arguments.only or usual)]
     turns: dict[str, list[dict[str, Any]]] = {way: [] for way in chosen}
     contest.model(**contest.tokenizer(["warm up"] * 8, return_tensors="pt").to(contest.model.device))
     for _ in range(arguments.rounds):
@@ -171,6 +184,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "batch_size": arguments.batch_size,
         "threads": torch.get_num_threads(),
         "rounds": arguments.rounds,
+        "bfloat16_kernels": has_kernels,
         "ways": figures,
     }
 
@@ -183,7 +197,7 @@ def show(result: dict[str, Any]) -> None:
     )
     for column in ("way", "seconds", "queries", "queries/s", "broken", "times the loop", "share of bare forward"):
         table.add_column(column, justify="left" if column == "way" else "right")
-    loop, bare = (ways.get(way, {}).get("queries_per_second", np.nan) for way in (WAYS[1], WAYS[3]))
+    loop, bare = (ways.get(way, {}).get("queries_per_second", np.nan) for way in (WAYS[2], WAYS[4]))
     for way, row in ways.items():
         table.add_row(
             way,

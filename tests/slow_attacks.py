@@ -173,6 +173,60 @@ def slow_step(
     return None, words, value
 
 
+def slow_textfooler(
+    logits: Logits,
+    words: list[str],
+    label: int,
+    surface: dict[str, list[str]],
+    similar: Callable[[list[str], list[str]], float] | None = None,
+    bound: float = -1.0,
+) -> list[str] | None:
+    """The words that fool the model, or None; `similar` compares two texts."""
+    sure = Sure("margin", logits, words, label)
+    current, value = words, sure.value(words)
+    for i in by_importance(sure, words):
+        tried = [[*current[:i], other, *current[i + 1 :]] for other in surface.get(words[i], [])]
+        if similar is not None:
+            tried = [each for each in tried if similar(words, each) >= bound]
+            tried.sort(key=lambda each: -round(similar(words, each), 5))
+            fooling = [each for each in tried if logits(each).argmax() != label]
+            if fooling:
+                return fooling[0]
+            # Of those that lower the margin alike the first of the lexicon is kept.
+            tried.sort(key=lambda each: surface[words[i]].index(each[i]))
+        fooled, current, value = slow_step(sure, current, value, tried, first=True)
+        if fooled:
+            return fooled
+    return None
+
+
+def slow_typos(
+    logits: Logits, words: list[str], label: int, rng: Random, letters: int, share: float, tries: int
+) -> list[str] | None:
+    """The words that fool the model, or None."""
+    sure = Sure("margin", logits, words, label)
+    changed = max(1, int(share * len(words)))
+    if not any(len(word) >= 3 for word in words):
+        return None
+    current, value = words, sure.value(words)
+    for i in by_importance(sure, words):
+        cost: dict[str, int] = {}
+        for kind, count in (("swap", 2), ("drop", 1), ("insert", 1), ("neighbour_key", 1), ("homoglyph", 1)):
+            for _ in range(tries):
+                if len(words[i]) >= 3 and count <= letters:
+                    cost[getattr(typos, kind)(words[i], rng)] = count
+        tried = [[*current[:i], other, *current[i + 1 :]] for other in cost if other != words[i]]
+        fooled, after, value = slow_step(sure, current, value, tried)
+        if fooled:
+            return fooled
+        if after != current:
+            letters, changed = letters - cost[after[i]], changed - 1
+        current = after
+        if not letters or not changed:
+            return None
+    return None
+
+
 def slow_textbugger(
     logits: Logits,
     words: list[str],

@@ -40,30 +40,43 @@ def slope_of(model: BertForSequenceClassification, tokenizer: PreTrainedTokenize
 
 
 def slow_gradient(
-    logits: Logits, slope: Slope, words: list[str], label: int, surface: dict[str, list[str]], rounds: int
+    logits: Logits, slope: Slope, words: list[str], label: int, surface: dict[str, list[str]], cost: float
 ) -> list[str] | None:
     """The words that fool the model, or None: a beam of one text, trimmed."""
     options = [surface.get(word, []) for word in words]
-    if sum(map(len, options)) <= 3:
+    count = sum(map(len, options))
+    if count <= 3:
         for i, found in enumerate(options):
             for other in found:
                 tried = [*words[:i], other, *words[i + 1 :]]
                 if logits(tried).argmax() != label:
                     return tried
         return None
-    base, seen = list(words), [list(words)]
-    for _ in range(rounds):
+
+    def margin(text: list[str]) -> float:
+        found = logits(text)
+        return float(found[label] - max(found[i] for i in range(len(found)) if i != label))
+
+    base, seen, passes = list(words), [list(words)], 0
+    known: list[dict[tuple[int, str], float]] = []
+    while not known or passes + 4 <= cost * (1 + len(words) + count):
+        passes += 4
+        # From the original word to the other one, along the gradient at the text so far.
+        known.append({})
+        for i, found in enumerate(options):
+            back = 0.0 if base[i] == words[i] else slope(base, i, words[i])
+            for other in found:
+                known[-1][i, other] = (0.0 if base[i] == other else slope(base, i, other)) - back
         best = []
         for i, found in enumerate(options):
-            others = [other for other in [words[i], *found] if found and other != base[i]]
-            if others:
-                values = [slope(base, i, other) for other in others]
-                best.append((min(values), i, others[values.index(min(values))]))
+            means = [sum(each[i, other] for each in known) / len(known) for other in found]
+            if found:
+                best.append((min(means), i, found[means.index(min(means))]))
         best.sort(key=lambda each: each[0])
         chosen = [each for each in best if each[0] < 0] or best[:1]
 
-        def first(count: int, base: list[str] = base, chosen: list = chosen) -> list[str]:
-            changed = list(base)
+        def first(count: int, chosen: list = chosen) -> list[str]:
+            changed = list(words)
             for _, i, other in chosen[:count]:
                 changed[i] = other
             return changed
@@ -74,12 +87,19 @@ def slow_gradient(
         seen.append(everything)
         if logits(everything).argmax() != label:
             few, many = 0, len(chosen)
-            while many - few > 1:
-                middle = (few + many) // 2
-                if logits(first(middle)).argmax() != label:
-                    many = middle
-                else:
-                    few = middle
+            rate = (margin(everything) - margin(words)) / sum(value for value, _, _ in chosen)
+            left, guess = margin(words), 0
+            while left >= 0 and guess < many:
+                left += rate * chosen[guess][0]
+                guess += 1
+            for _ in range(2):
+                if many - few > 1:
+                    guess = min(max(guess, few + 1), many - 1)
+                    if logits(first(guess)).argmax() != label:
+                        many = guess
+                    else:
+                        few = guess
+                    guess = (few + many) // 2
             return first(many)
         base = everything
     return None

@@ -138,7 +138,7 @@ def test_records_can_be_checked_against_the_model(
         assert predict(example.texts["text"]).tolist() == pytest.approx(example.probabilities, abs=1e-5)
         assert (example.status == "wrong") == (example.prediction != example.label) == (example.row % 10 == 0)
         if example.status == "wrong":
-            assert example.queries == 1
+            assert example.queries in ((1, 3) if method.opens else (1,))
         if example.status == "broken":
             assert example.adversarial is not None
             after = predict(example.adversarial)
@@ -220,7 +220,7 @@ def test_the_query_budget_holds(
         bound = run(model, single, method, max_queries=budget)
         for before, after in zip(free.examples, bound.examples, strict=True):
             assert after.queries <= budget
-            if before.queries <= budget:
+            if before.queries <= budget or before.status == "wrong":
                 assert after.status == before.status
             else:
                 assert after.status == "out_of_queries"

@@ -1,7 +1,7 @@
 """Attacks give the texts that slow, independent transcriptions of the papers and their code give."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
@@ -18,6 +18,8 @@ from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.example import generator
 from rosewood.attacks.textbugger import TextBugger
+from rosewood.attacks.textfooler import TextFooler
+from rosewood.attacks.typos import Typos
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.results import AttackedExample, AttackResult
@@ -34,6 +36,8 @@ from slow_attacks import (
     slow_imperceptible,
     slow_pwws,
     slow_textbugger,
+    slow_textfooler,
+    slow_typos,
 )
 from slow_gradient import slope_of, slow_gradient
 from tiny_attack import ENTRIES, predicted
@@ -70,19 +74,20 @@ def test_pwws(
     )
 
 
+@pytest.mark.parametrize("cost", [0.01, 1.0])
 def test_gradient(
-    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run, cost: float
 ) -> None:
     logits = one_at_a_time(model, tokenizer)
     compare(
-        run(model, single, Gradient(max_rounds=2)),
+        run(model, single, Gradient(max_cost=cost)),
         lambda example: slow_gradient(
             logits,
             slope_of(model, tokenizer, example.label),
             example.texts["text"].split(),
             example.label,
             ENTRIES,
-            rounds=2,
+            cost,
         ),
     )
 
@@ -146,6 +151,61 @@ def test_genetic_on_pairs(
 def drawing(example: AttackedExample) -> Random:
     """The random numbers that an attack on letters makes of the example's generator."""
     return Random(int(generator(0, example.texts).integers(2**63)))
+
+
+def letters_of(texts: Sequence[str]) -> np.ndarray:
+    """A sentence encoder that counts letters."""
+    return np.array([[text.count(letter) + 0.1 for letter in "abcdefghij"] for text in texts])
+
+
+@pytest.mark.parametrize("bound", [None, 0.8, 0.95])
+def test_textfooler(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    bound: float | None,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+
+    def similar(one: list[str], other: list[str]) -> float:
+        a, b = letters_of([" ".join(one), " ".join(other)])
+        return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+    compare(
+        run(model, single, TextFooler(min_similarity=bound), encoder=letters_of),
+        lambda example: slow_textfooler(
+            logits,
+            example.texts["text"].split(),
+            example.label,
+            ENTRIES,
+            None if bound is None else similar,
+            bound or -1.0,
+        ),
+    )
+
+
+@pytest.mark.parametrize("settings", [Typos(), Typos(max_letters=3, max_words_share=0.5, tries=1)], ids=str)
+def test_typos(
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    settings: Typos,
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    compare(
+        run(model, single, settings),
+        lambda example: slow_typos(
+            logits,
+            example.texts["text"].split(),
+            example.label,
+            drawing(example),
+            settings.max_letters,
+            settings.max_words_share,
+            settings.tries,
+        ),
+    )
 
 
 @pytest.mark.parametrize("settings", [TextBugger(), TextBugger(max_words_share=0.5, neighbours=1, tries=2)], ids=str)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from rosewood import load_attack
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.store import save_outcome
 from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
@@ -104,6 +107,62 @@ def test_a_run_gets_a_folder_with_figures_and_examples(rosewood: Rosewood, run: 
     assert "".join(before for before, _ in broken["aligned"]) == broken["texts"]["text"]
     again = rosewood("attack", run, "--attack", "pwws", "--lexicon", lexicon, "--examples", 30)
     assert f"This attack was made before; its result is in {folder}" in again
+
+
+@pytest.fixture
+def other(run: Path, tmp_path: Path) -> Path:
+    """A run of the same task with other weights."""
+    directory = tmp_path / "other"
+    shutil.copytree(run, directory)
+    model = tiny_classifier()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.05 * torch.randn_like(weight))
+    model.save_pretrained(directory / "model")
+    return directory
+
+
+def test_what_is_found_on_one_run_is_tried_on_the_others(
+    rosewood: Rosewood, run: Path, other: Path, lexicon: Path
+) -> None:
+    words = ("attack", run, other, "--attack", "pwws", "--lexicon", lexicon, "--examples", 30, "--show", 0)
+    printed = rosewood(*words, "--transfer")
+    assert "pwws on made-up test: found on, tried on" in printed and "found here" in printed
+    tried = AttackReport.load(only(other / "replays") / "attack.json")
+    found = AttackReport.load(only(run / "attacks") / "attack.json")
+    assert tried.settings == {"attack": "pwws", "found_on": found.model, "source": found.fingerprint}
+    assert tried.summary.examples == found.summary.counts["broken"]
+    assert f"{100 * (tried.summary.success_rate or 0):.1f}" in printed
+    again = rosewood("attack", other, run, "--replay", only(run / "attacks"), "--show", 1)
+    assert "This attack was made before" in again and "100.0" in again and " queries: " in again
+    assert "nothing to try" in rosewood("attack", other, "--replay", _unbroken(only(run / "attacks")))
+
+
+def _unbroken(folder: Path) -> Path:
+    result = load_attack(folder)
+    summary = result.summary.model_copy(update={"counts": {"robust": 3}})
+    save_outcome(result.model_copy(update={"summary": summary, "examples": []}), folder.parent / "unbroken")
+    return folder.parent / "unbroken"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "say how to attack: --attack NAME"),
+        (("--attack", "pwws", "--replay", "somewhere"), "leave out --attack and --protocol"),
+        (("--attack", "pwws", "--transfer"), "name at least two runs"),
+        (("--replay", "nowhere"), "does not exist"),
+        (("--attack", "pwws", "--engine", "spark"), "unknown engine 'spark'"),
+        (("--attack", "pwws", "--cpus", 2), "--ray-address and --cpus are Ray's"),
+        (("--attack", "pwws", "--engine", "ray", "--jobs", 2), "--jobs is for local processes"),
+        (("--attack", "pwws", "--draws", 3), "leave out --draws 3"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    rosewood: Rosewood, run: Path, lexicon: Path, words: tuple[object, ...], message: str
+) -> None:
+    assert message in " ".join(rosewood("attack", run, "--lexicon", lexicon, *words, code=1).split())
 
 
 def test_a_masked_language_model_is_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:

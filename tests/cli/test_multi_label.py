@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score
 from cli.conftest import Rosewood
 from rosewood import attack, evaluate
 from rosewood.errors import DataError, RunError
-from rosewood.results import Evaluation
+from rosewood.results import AttackReport, Evaluation
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
 WORDS = {"comedy": "good", "drama": "film"}
@@ -63,13 +63,18 @@ def test_from_a_file_to_a_report(rosewood: Rosewood, run: Path, films: Path, tmp
     rosewood("table", run)
     rosewood("report", run, "--output", tmp_path / "report.html")
     assert "Classes" in (tmp_path / "report.html").read_text()
+    printed = rosewood("attack", run, "--attack", "typos", "--examples", 40, "--show", 2)
+    assert "[comedy" in printed or "[drama" in printed
+    (folder,) = (run / "attacks").iterdir()
+    assert AttackReport.load(folder / "attack.json").label_names == ["comedy", "drama"]
+    rosewood("report", run, "--output", tmp_path / "report.html")
+    assert "Texts that broke under typos" in (tmp_path / "report.html").read_text()
     rosewood("evaluate", run, "--test-file", films)
     assert Evaluation.load(run / "evaluation.json").sets[0].accuracy == clean.accuracy
 
 
 def test_what_needs_one_label_says_so(rosewood: Rosewood, run: Path, films: Path, tmp_path: Path) -> None:
-    assert "attacks and analyses need one label a text" in rosewood("attack", run, "--attack", "typos", code=1)
-    assert "attacks need one label a text" in rosewood("evaluate", run, "--attack", "typos", code=1)
+    assert "attack it with rosewood attack" in rosewood("evaluate", run, "--attack", "typos", code=1)
     assert "need one label a text" in rosewood("landscape", run, "--output", tmp_path / "l", code=1)
     words = ("train", "--model", tmp_path / "checkpoint", "--train-file", films, "--output", tmp_path / "other")
     other_order = rosewood(*words, "--labels", "drama,comedy", code=1)
@@ -91,7 +96,7 @@ def test_labels_and_model_must_be_of_one_kind(films: Path) -> None:
     with pytest.raises(RunError, match=r"the model is for several labels a text .* has one label a text"):
         evaluate(several, tokenizer, [{"text": "good", "label": "comedy"}])
     assert evaluate(several, tokenizer, rows, typo_rate=0).multi_label
-    with pytest.raises(DataError, match="attacks and analyses need one label a text"):
-        attack(several, tokenizer, rows, "typos")
-    with pytest.raises(RunError, match="attacks need one label a text"):
+    with pytest.raises(RunError, match=r"the labels are lists such as .* and the model gives every text one label"):
+        attack(single, tokenizer, rows, "typos")
+    with pytest.raises(DataError, match="the model is for several labels a text: expected a 0 or 1 for each of 2"):
         attack(several, tokenizer, [{"text": "good", "label": "comedy"}], "typos")

@@ -66,7 +66,9 @@ def test_files(labels: list[list[Any]], ending: str, tmp_path: Path) -> None:
     task = task_from_files(path, path, text_columns=["text"])
     assert task.multi_label and task.labels == (["comedy", "drama", "horror"] if labels is NAMED else ["0", "1", "2"])
     assert load_split(task, "validation", multi_label=True)["label"][:] == EXPECTED * 3
-    with pytest.raises(DataError, match=r"has several labels a text. It can be trained and evaluated; attacks"):
+    with pytest.raises(
+        DataError, match=r"has several labels a text. It can be trained, evaluated and attacked; analyses"
+    ):
         load_split(task, "validation")
 
 

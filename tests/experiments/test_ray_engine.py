@@ -51,9 +51,9 @@ def test_what_cannot_work_is_refused_at_once(settings: dict[str, Any], message: 
 
 def test_threads_are_those_of_omp_or_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ray._threads() == 3
+    assert ray.threads() == 3
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert ray._threads() == 1
+    assert ray.threads() == 1
 
 
 class LostError(Exception):
@@ -125,7 +125,7 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        with ray._connected("local") as cluster:
+        with ray.connected("local") as cluster:
             yield cluster
 
 

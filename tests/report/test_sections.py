@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from reported_runs import EVIL, attack_result, evaluation, landscape, watch, write_run
-from rosewood.attacks.runner.store import save_outcome
+from rosewood.attacks.runner.store import load_attack, save_outcome
 from rosewood.comparison.attacks import attacked
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
 from rosewood.report.figures.style import PALETTE
 from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Piece, Section, Table
 from rosewood.report.sections import sections
-from rosewood.report.sections.attacks import TEXTS, _shortened, attack_table, attacks_section
+from rosewood.report.sections.attacks import TEXTS, _shortened, attack_table, attacks_section, transfer_section
 from rosewood.report.sections.evaluation import (
     anomalies_section,
     calibration_section,
@@ -115,6 +115,22 @@ def test_attacked_texts_stand_side_by_side_and_are_bounded(full: Subject) -> Non
 
 def attacked_again(folder: Path, name: str, broken: int = 3, **changes: object) -> None:
     save_outcome(attack_result(broken).model_copy(update=changes), folder / "attacks" / name)
+
+
+def test_what_was_found_on_one_run_and_tried_on_another(tmp_path: Path) -> None:
+    vanilla, rose = (write_run(tmp_path / name, name) for name in ("vanilla", "rose"))
+    (found,) = (each.parent for each in vanilla.glob("attacks/*/attack.json"))
+    source = load_attack(found).model_copy(update={"fingerprint": "of vanilla"})
+    save_outcome(source, found)
+    assert transfer_section(subject(load_runs([vanilla, rose]))) is None
+    facts = {"attack": "pwws", "found_on": source.model, "source": source.fingerprint}
+    tried = attack_result(broken=4, count=7).model_copy(update={"attack": "replay", "settings": facts})
+    save_outcome(tried, rose / "replays" / "pwws-test-1")
+    section = transfer_section(subject(load_runs([vanilla, rose])))
+    assert section is not None
+    (part,) = section.parts
+    assert isinstance(part, Table) and part.grid.header == ["found on", "vanilla", "rose"]
+    assert part.grid.rows == [["vanilla", "found here", "57.1\nof 7"]]
 
 
 @pytest.mark.parametrize(

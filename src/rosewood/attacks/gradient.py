@@ -2,11 +2,14 @@
 
 The slope of an edit, what it would do to the margin to first order, is what HotFlip (Ebrahimi et al., ACL 2018) ranks
 letters by; here it ranks whole words of a lexicon, or slips of the finger. Slopes of different words add up, so every
-word takes its best edit at once, where that should help. If the model is still right, the gradient is taken there, and
-every word may change again, also back. What breaks the model is trimmed: the edits of the steepest slopes that suffice,
-found by halving. A text with no more edits than a backward pass is worth is asked for each of them instead.
+word takes its best edit at once, where that should help. If the model is still right, the gradient is taken there, too,
+and the edits are chosen by the mean of the slopes so far, each of them from the original word to its substitute: a
+gradient at one end of a long step says little about the other, and the mean of both says more. What breaks the
+model is trimmed: the steepest edits that should suffice, by what the whole step did, and then one more guess. A text
+with no more edits than a backward pass is worth is asked for each of them instead.
 
-With a wider beam, a round also goes on from texts in which only the steepest half, quarter, … of the words changed.
+With a wider beam, a round also asks for texts in which only the steepest half, quarter, … of the words changed, and
+goes on from the best.
 
 Deviations from HotFlip: words and their substitutes may have several tokens (`runner/slopes.py` says how these are
 compared); all words change at once; candidates are scored by the model before they are believed; the gradient is the
@@ -15,7 +18,7 @@ margin's, which does not vanish where a model is sure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal, NamedTuple
@@ -25,7 +28,7 @@ from pydantic import Field
 from torch import nn
 
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes
-from rosewood.attacks.runner.scores import NEAR, Floats, highest_first
+from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit
 from rosewood.attacks.runner.substitution import Substitution
 from rosewood.attacks.typos import LETTERS_CHANGED
@@ -34,6 +37,8 @@ from rosewood.models.sites import site_problems
 from rosewood.words.constraints import Surface
 from rosewood.words.text import replaced
 
+TRIMS = 2
+"""Queries for a text with fewer edits."""
 MIN_LETTERS = 3
 """Shorter words get no slips."""
 
@@ -42,14 +47,17 @@ MIN_LETTERS = 3
 class Gradient(Substitution):
     """Word or letter edits, ranked by the gradient with respect to the embeddings."""
 
+    opens = True
+
     edits: Literal["words", "characters"] = "words"
     """What may replace a word: its substitutes in the lexicon, or the word with a slip of the finger."""
     beam_width: Annotated[int, Field(ge=1)] = 1
-    """Texts that each round asks for and goes on from."""
-    max_rounds: Annotated[int, Field(ge=1)] = 3
-    """Backward passes for each text of the beam, at most."""
+    """Texts that each round asks for."""
+    max_cost: Annotated[float, Field(gt=0)] = 0.3
+    """Passes that rounds may take for each text of the beam, as a share of those of asking for each edit by itself; one
+    round is always made."""
     trim: bool = True
-    """Change no more words than it takes, as far as a few more queries show."""
+    """Change no more words than it takes, as far as two more queries show."""
     max_words_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the words changed, at most; one word is always allowed."""
     slips: Annotated[int, Field(ge=1)] = 5
@@ -74,52 +82,58 @@ class Gradient(Substitution):
     def search(self, target: Target) -> Search:
         original = target.words
         surface = target.allowed_alone(self.surface(target) if self.edits == "words" else self._misspelt(target))
-        edits = _edits(original, original, surface)
+        edits = [Edit(at, word) for at, found in enumerate(surface) for word in found]
         if len(edits) <= 1 + BACKWARD:
             if edits:
+                yield probe([original])
                 yield move([replaced(original, *edit) for edit in edits])
             return
-        most = max(1, int(self.max_words_share * len(original)))
-        beam, seen = [original], {original}
-        for _ in range(self.max_rounds):
-            edits_of = [_edits(words, original, surface) for words in beam]
-            found = yield slopes(beam, edits_of)
-            steps = [
-                step
-                for words, own, values in zip(beam, edits_of, found.slopes, strict=True)
-                for step in self._steps(_Step(words, _steepest(own, values)), target, most)
-            ]
-            new = list({step.after: step for step in steps if step.after not in seen}.values())
+        budget = self.beam_width * self.max_cost * (1 + len(original) + len(edits))
+        base, seen = original, {original}
+        slopes_of: list[Floats] = []
+        before, spent = 0.0, 0
+        while not slopes_of or spent + 2 + BACKWARD <= budget:
+            asked = _edits_of(base, original, surface)
+            found = yield slopes([base], [asked])
+            if not slopes_of:
+                before = float(found.values[0])
+            slopes_of.append(_from_the_original(edits, dict(zip(asked, found.slopes[0], strict=True)), original))
+            step = _steepest(original, edits, np.mean(slopes_of, axis=0))
+            new = [each for each in self._parts(step, target) if each.after not in seen]
             if not new:
                 return
-            seen.update(step.after for step in new)
-            scores = yield probe([step.after for step in new])
+            seen.update(each.after for each in new)
+            scores = yield probe([each.after for each in new])
             for i in np.flatnonzero(scores.wrong):
-                yield from self._broken(new[i], original, most)
-            beam = [new[i].after for i in highest_first(-scores.values, scores.near)[: self.beam_width]]
+                yield from self._broken(new[i], before, float(scores.values[i]))
+            base = new[first_lowest(scores.values, scores.near)].after
+            spent += 1 + BACKWARD + len(new)
 
-    def _steps(self, whole: _Step, target: Target, most: int) -> list[_Step]:
+    def _parts(self, whole: _Step, target: Target) -> list[_Step]:
         """As many as the beam is wide: all edits of a step, the steepest half of them, a quarter, and so on."""
-
-        def is_allowed(step: _Step) -> bool:
-            after = step.after
-            return _changed(after, target.words) <= most and bool(target.allowed([after], step.words))
-
-        allowed = whole.cut(len(whole.edits))
-        while allowed.edits and not is_allowed(allowed):
+        most = max(1, int(self.max_words_share * len(target.words)))
+        allowed = whole.cut(most)
+        while allowed.edits and not target.allowed([allowed.after], target.words):
             allowed = allowed.cut(len(allowed.edits) - 1)
         sizes = dict.fromkeys(len(allowed.edits) >> i for i in range(self.beam_width))
-        return [step for size in sizes if size and is_allowed(step := allowed.cut(size))]
+        parts = [allowed.cut(size) for size in sizes if size]
+        return [parts[i] for i in target.allowed([part.after for part in parts], target.words)]
 
-    def _broken(self, step: _Step, original: Candidate, most: int) -> Search:
-        """End with the fewest of the steepest edits that break the model, if more edits always help; else with few."""
+    def _broken(self, step: _Step, before: float, after: float) -> Search:
+        """End with fewer edits, if a few queries find that they suffice; `before` and `after` are values of the texts.
+
+        The first guess is where the value should change its sign if each edit adds its slope's share of the change.
+        """
+        along = before + (after - before) * np.cumsum(step.slopes) / sum(step.slopes)
         enough, too_few = len(step.edits), 0
-        while self.trim and enough - too_few > 1:
-            middle = (enough + too_few) // 2
-            fewer = step.cut(middle).after
-            # Without an edit that takes a word back, fewer edits may be more changed words.
-            breaks = _changed(fewer, original) <= most and (yield probe([fewer])).wrong[0]
-            enough, too_few = (middle, too_few) if breaks else (enough, middle)
+        guess = int(np.argmax(along < 0)) + 1
+        for _ in range(TRIMS if self.trim else 0):
+            if enough - too_few <= 1:
+                break
+            guess = min(max(guess, too_few + 1), enough - 1)
+            breaks = (yield probe([step.cut(guess).after])).wrong[0]
+            enough, too_few = (guess, too_few) if breaks else (enough, guess)
+            guess = (enough + too_few) // 2
         yield move([step.cut(enough).after])
 
     def _misspelt(self, target: Target) -> Surface:
@@ -132,10 +146,11 @@ class Gradient(Substitution):
 
 
 class _Step(NamedTuple):
-    """Some edits of a text, the steepest first, each of another word."""
+    """Some edits of the original text, the steepest first, each of another word, and their slopes."""
 
     words: Candidate
     edits: Sequence[Edit]
+    slopes: Sequence[float]
 
     @property
     def after(self) -> Candidate:
@@ -146,21 +161,22 @@ class _Step(NamedTuple):
 
     def cut(self, size: int) -> _Step:
         """With so many of the steepest edits only."""
-        return _Step(self.words, self.edits[:size])
+        return _Step(self.words, self.edits[:size], self.slopes[:size])
 
 
-def _steepest(edits: Sequence[Edit], values: Floats) -> list[Edit]:
+def _steepest(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:
     """The best edit of each word that should lower the margin, the steepest first; the best of all if none should."""
     near = NEAR * float(abs(values).max())
     order = highest_first(-values, near)
-    best: dict[int, Edit] = {}
-    for i in order:
+    best: dict[int, int] = {}
+    for i in order.tolist():
         if values[i] < -near:
-            best.setdefault(edits[i].at, edits[i])
-    return list(best.values()) or [edits[order[0]]]
+            best.setdefault(edits[i].at, i)
+    chosen = list(best.values()) or [int(order[0])]
+    return _Step(words, [edits[i] for i in chosen], [float(values[i]) for i in chosen])
 
 
-def _edits(words: Candidate, original: Candidate, surface: Surface) -> list[Edit]:
+def _edits_of(words: Candidate, original: Candidate, surface: Surface) -> list[Edit]:
     """Every word that could be put in a place now, the original word included."""
     return [
         Edit(at, each)
@@ -171,8 +187,9 @@ def _edits(words: Candidate, original: Candidate, surface: Surface) -> list[Edit
     ]
 
 
-def _changed(words: Candidate, original: Candidate) -> int:
-    return sum(a != b for a, b in zip(words, original, strict=True))
+def _from_the_original(edits: Sequence[Edit], slopes: Mapping[Edit, float], original: Candidate) -> Floats:
+    """Slopes of edits as steps from the original words, from those as steps from the words that are there now."""
+    return np.array([slopes.get(edit, 0.0) - slopes.get(Edit(edit.at, original[edit.at]), 0.0) for edit in edits])
 
 
 def _long_enough(word: str) -> bool:

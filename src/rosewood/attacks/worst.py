@@ -24,7 +24,7 @@ from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources, Search, Target
+from rosewood.attacks.runner.example import Resources, Search, Target, probe
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -49,6 +49,7 @@ THREATS = {"words": WORDS, "characters": CHARACTERS, "all": WORDS | CHARACTERS}
 class Worst(Attack):
     """Several attacks in turn; the first that breaks an example ends it."""
 
+    opens = True
     examples_together = Genetic.examples_together
 
     threat: Literal["words", "characters", "all"] = "words"
@@ -87,11 +88,16 @@ class Worst(Attack):
         return max((count for count in counts if count is not None), default=None)
 
     def search(self, target: Target) -> Search:
+        known = False
         for name, attack in self.members.items():
+            if not known and not attack.opens:
+                target, known = replace(target, clean=(yield probe([target.words]))), True
             search = attack.search(replace(target, rng=deepcopy(target.rng)))
             question = next(search, None)
             while question is not None:
                 scores = yield question._replace(asker=name)
+                if not known:
+                    target, known = replace(target, clean=scores), True
                 try:
                     question = search.send(scores)
                 except StopIteration:

@@ -25,11 +25,12 @@ from rosewood.cli.evaluate import (
 from rosewood.cli.options import options_of_settings
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
-from rosewood.errors import DataError, RunError
+from rosewood.errors import DataError, RunError, closest
 
 if TYPE_CHECKING:
     from rosewood.attacks.runner.attack import Attack
     from rosewood.attacks.runner.example import Encoder, Resources
+    from rosewood.attacks.runner.execute import Engine
     from rosewood.attacks.runner.job import Campaign
     from rosewood.attacks.runner.protocols import Protocol, Resolved
     from rosewood.data.tasks import Task
@@ -51,6 +52,12 @@ EXAMPLES = """
   rosewood attack runs/rose --attack textfooler --constraint words_share=0.2 --constraint similarity=0.8,to=last
 
   torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
+
+  rosewood attack runs/rose --attack worst --engine ray --ray-address auto
+
+  rosewood attack runs/vanilla runs/rose --attack pwws --transfer
+
+  rosewood attack runs/rose --replay runs/vanilla/attacks/pwws-test-0f3c9a1e
 """
 
 
@@ -93,6 +100,15 @@ def attack(
         None,
         help="How a paper attacks, of `rosewood list protocols`, or a YAML file; other options are deviations from it.",
         rich_help_panel=SEARCH,
+    ),
+    replay: list[Path] = typer.Option(
+        [],
+        metavar="FOLDER",
+        help="In place of --attack: ask for the texts that an attack found, kept in this folder (repeatable).",
+        rich_help_panel=SEARCH,
+    ),
+    transfer: bool = typer.Option(
+        False, "--transfer", help="Also try what is found on each run on the others.", rich_help_panel=SEARCH
     ),
     assignments: list[str] = typer.Option(
         [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
@@ -171,6 +187,21 @@ def attack(
     ),
     show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
+    engine: str = typer.Option("local", help="What runs the search: this machine, or a ray cluster."),
+    ray_address: str | None = typer.Option(
+        None,
+        metavar="auto|local|HOST:PORT",
+        help="The cluster; local starts one here and shuts it down.",
+        show_default="RAY_ADDRESS, or local",
+        rich_help_panel="Ray",
+    ),
+    cpus: int | None = typer.Option(
+        None,
+        min=1,
+        help="CPUs, and threads, of a block of examples.",
+        show_default="OMP_NUM_THREADS, or 1",
+        rich_help_panel="Ray",
+    ),
     trust_remote_code: list[str] = typer.Option(
         [],
         metavar="RUN",
@@ -187,11 +218,22 @@ def attack(
     from rosewood.attacks.runner.constraints import constraints_of
     from rosewood.attacks.runner.protocols import load_protocol
     from rosewood.attacks.runner.report import added_by, deviations_told, diff, edits_told, warning_of
+    from rosewood.cli.replays import Tries, replay_on
     from rosewood.comparison.attacks import attacked_grid
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
     from rosewood.tensors.distributed import is_first
 
+    console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
+    if replay and (attack is not None or protocol is not None):
+        raise RunError("--replay tries texts that were found before: leave out --attack and --protocol, or --replay")
+    if transfer and len(runs) < 2:
+        raise RunError("--transfer tries what is found on each run on the others: name at least two runs")
+    blocks = _engine(engine, jobs, ray_address, cpus)
+    tries = Tries(settings, names_in(labels), output, show, trust_remote_code, console)
+    if replay:
+        replay_on(runs, dict.fromkeys(replay), tries)
+        return
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
@@ -209,16 +251,16 @@ def attack(
         raise RunError("the constraint fluency needs a causal language model: name one with --causal-lm, e.g. smollm2")
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own)
-    console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     if settings.max_length is None and (length := common_length(runs, trust_remote_code, console)):
         orders = replace(orders, length=length)
-    results = {}
+    results, folders = {}, dict[Path, str | None]()
     for run in runs:
         campaign, names = _prepare(run, orders, trust_remote_code)
         folder = _folder(run, output, campaign)
+        folders[folder] = run
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
             console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
-        results[run] = _carry_out(campaign, folder, jobs, console)
+        results[run] = carry_out_told(campaign, folder, jobs, console, blocks)
         if warning := warning_of(results[run]):
             console.print(warning, markup=False)
         for said in filter(None, [tell(results[run]) for tell in (deviations_told, added_by, edits_told)]):
@@ -226,15 +268,21 @@ def attack(
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
     Console(quiet=not is_first()).print(Folded(attacked_grid(results)))
+    if transfer:
+        length = settings.max_length or next(iter(results.values())).max_length
+        replay_on(runs, folders, replace(tries, settings=settings.model_copy(update={"max_length": length}), show=0))
 
 
-def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) -> AttackResult:
+def carry_out_told(
+    campaign: Campaign, folder: Path, jobs: int, console: Console, engine: Engine | None = None
+) -> AttackResult:
+    """Carry a campaign out, or read its result, and say where that is."""
     from rosewood.attacks.runner.execute import carry_out, finished
 
     if finished(campaign, folder):
         console.print(f"This attack was made before; its result is in {folder}", markup=False)
     try:
-        result = carry_out(campaign, folder, jobs)
+        result = carry_out(campaign, folder, jobs, engine=engine)
     except KeyboardInterrupt:
         console.print(f"Interrupted; what is finished is kept in {folder}. Give the same command again to go on.")
         raise typer.Exit(130) from None
@@ -243,6 +291,21 @@ def _carry_out(campaign: Campaign, folder: Path, jobs: int, console: Console) ->
         f"{result.summary.examples} examples in {result.seconds:.0f} s{left}. The result is in {folder}", markup=False
     )
     return result
+
+
+def _engine(name: str, jobs: int, address: str | None, cpus: int | None) -> Engine | None:
+    """What runs the blocks, if not processes of this machine; options of another engine are refused."""
+    if name == "ray":
+        from rosewood.experiments.engines.ray_blocks import RayBlocks
+
+        if jobs > 1:
+            raise RunError("--jobs is for local processes: on Ray, --cpus says how much room a block takes")
+        return RayBlocks(address, cpus).blocks
+    if name != "local":
+        raise RunError(f"unknown engine {name!r}: {closest(name, ['local', 'ray'])}")
+    if address is not None or cpus is not None:
+        raise RunError("--ray-address and --cpus are Ray's: add --engine ray, or leave them out")
+    return None
 
 
 def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
@@ -269,7 +332,8 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
     chosen = orders.on(None if is_unknown else (known or task).name)
     settings = chosen.settings()
     split = orders.split or ("test" if "test" in task.splits else "validation")
-    data = load_split(task, split, folder, chosen.values.get("examples", EXAMPLES_USUALLY), settings.seed)
+    examples = chosen.values.get("examples", EXAMPLES_USUALLY)
+    data = load_split(task, split, folder, examples, settings.seed, multi_label=True)
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
@@ -279,6 +343,7 @@ def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campai
         attack := choose_attack(chosen.values["attack"], chosen.values["set"]),
         _resources(attack, chosen, orders.causal_lm, known or task, folder),
         settings.model_copy(update={"max_length": settings.max_length or orders.length or opened.max_length}),
+        labels=task.labels,
         task=task.name,
         split=split,
         test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),

@@ -14,6 +14,9 @@ from rosewood.evaluation.files import load_evaluation, predictions_path
 from rosewood.recipe import deciding
 from rosewood.results import AttackedExample, AttackReport, Evaluation, LiveAttack, RunInfo
 
+REPLAYS = "replays"
+"""The folder of a run for texts that were found on other models: apart from attacks on the run itself."""
+
 
 class KeptAttack(NamedTuple):
     """A finished attack on a run, and the folder that holds it."""
@@ -28,7 +31,16 @@ class KeptAttack(NamedTuple):
 
 def kept_attacks(run: Path) -> list[KeptAttack]:
     """What `rosewood attack` has left in the folder of a run."""
-    return [KeptAttack(each.parent, AttackReport.load(each)) for each in sorted(run.glob(f"attacks/*/{REPORT}"))]
+    return _kept(run, "attacks")
+
+
+def kept_replays(run: Path) -> list[KeptAttack]:
+    """What `rosewood attack --replay` and `--transfer` have left in the folder of a run."""
+    return _kept(run, REPLAYS)
+
+
+def _kept(run: Path, place: str) -> list[KeptAttack]:
+    return [KeptAttack(each.parent, AttackReport.load(each)) for each in sorted(run.glob(f"{place}/*/{REPORT}"))]
 
 
 class EvaluatedRun(NamedTuple):
@@ -187,7 +199,8 @@ def _by_seed(runs: Sequence[EvaluatedRun], tasks: Sequence[str]) -> dict[int | N
 Conditions = Mapping[str, Any]
 """By name, settings of the attack among them."""
 _DECIDES_NOTHING = {"model", "fingerprint", "lexicon_name", "versions", "created", "seconds", "summary", "settings"} | {
-    "test_file"  # its rows have a fingerprint, `data`
+    "test_file",  # its rows have a fingerprint, `data`
+    "label_names",
 }
 
 

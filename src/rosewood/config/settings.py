@@ -291,6 +291,10 @@ class AttackSettings(Settings):
         Option(metavar="CONDITIONS", is_text=True),
     ] = MeaningFilter(words=0.3, similarity=0.8, antonyms=False)
     """The edits that count in the column "filtered": words=0.3,similarity=0.8,fluency=2,antonyms=no; or none."""
+    draws: Annotated[int, Field(ge=1), Option(SEARCH)] = 1
+    """For a model that answers at random: search by the mean of so many answers, and believe a majority of new ones."""
+    precision: Annotated[Literal["float32", "bfloat16", "auto"], Option(SEARCH)] = "float32"
+    """Of the search; auto: bfloat16 where the hardware has it. What is found is confirmed in float32."""
 
     def deciding(self) -> dict[str, Any]:
         """What a fingerprint has of them; a new setting changes it only where it is not at its default."""

@@ -97,7 +97,7 @@ def evaluate(
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
     if plan.multi_label and attacks:
-        raise RunError(f"{plan.name} has several labels a text, and attacks need one label a text: leave them out")
+        raise RunError(f"{plan.name} has several labels a text: attack it with rosewood attack, not here")
     armed = prepared_attacks(attacks, plan, data_dir)
     longest = longest_text(model, tokenizer)
     if max_length is None and plan.suite is None:

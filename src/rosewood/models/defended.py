@@ -9,8 +9,10 @@ reads them, after the defence has changed them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -83,6 +85,12 @@ class Defence(Component):
     def forwards(self) -> float:
         """Passes of the classifier for one text."""
         return 1.0
+
+    def redrawn(self, seed: int, draw: int) -> Self:
+        """The same defence with other random numbers; itself, if it draws none, that is, has no setting `seed`."""
+        own = self.settings().get("seed")
+        other = int.from_bytes(sha256(repr((own, seed, draw)).encode()).digest()[:4], "little") >> 1
+        return self if own is None else replace(self, seed=other)  # type: ignore[type-var]
 
 
 class DefendedConfig(PretrainedConfig):
@@ -221,6 +229,16 @@ class Defended(PreTrainedModel):
             chosen = [row for row, own in enumerate(limits) if own == limit]
             logits[chosen] = self.shield.logits([rows[row] for row in chosen], self.base(limit or None))
         return SequenceClassifierOutput(logits=torch.from_numpy(logits).float().to(self.device))  # type: ignore[arg-type]
+
+    @contextmanager
+    def drawing(self, seed: int, draw: int) -> Iterator[None]:
+        """Inside, the defence answers with the random numbers of another draw."""
+        before = self.shield
+        self.shield = self.defence.redrawn(seed, draw).start(self.learnt)
+        try:
+            yield
+        finally:
+            self.shield = before
 
     def base(self, max_length: int | None = None) -> Scorer:
         """The classifier inside as a function from texts to logits."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
+from transformers import PreTrainedModel
 
 from rosewood.protocol import Batch, Call, Output
 from rosewood.tensors.draws import forked
@@ -46,6 +47,11 @@ def has_bfloat16(device: torch.device | None = None) -> bool:
     if device.type == "cpu":
         return any(there is True for name, there in torch.cpu.get_capabilities().items() if "bf16" in name)
     return device.type in ("xpu", "mps")
+
+
+def precision_on(model: PreTrainedModel, asked: str) -> str:
+    """The precision that was asked for; auto is bfloat16 where the device of the model has it."""
+    return asked if asked != "auto" else "bfloat16" if has_bfloat16(model.device) else "float32"
 
 
 def dropout_sites(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -20,11 +21,14 @@ DEFAULT_LENGTH = 128
 _CHUNK = 2048  # texts that are tokenized at a time
 
 
+Precision = Literal["float32", "bfloat16"]
+
+
 class Scored(NamedTuple):
-    """One batch: which of the given rows it holds, and their logits `(rows, classes)`."""
+    """One batch: which of the given rows it holds, and the logits of each: `(classes,)`."""
 
     rows: list[int]
-    logits: NDArray[np.float32]
+    logits: Sequence[NDArray[np.float32]] | NDArray[np.float32]
 
 
 class Scorer:
@@ -36,6 +40,7 @@ class Scorer:
         tokenizer: PreTrainedTokenizerBase,
         max_length: int = 128,
         batch_size: int = 64,
+        precision: Precision = "float32",
     ) -> None:
         if max_length > longest_text(model, tokenizer):
             raise RunError(f"max_length {max_length} is more than the model's {longest_text(model, tokenizer)} tokens.")
@@ -50,7 +55,18 @@ class Scorer:
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.batch_size = batch_size
+        self.precision = precision
         self.classes = cast(int, model.config.num_labels)
+
+    def in_batches_of(self, size: int) -> Self:
+        """The same with another batch size."""
+        return type(self)(self.model, self.tokenizer, self.max_length, size, self.precision)
+
+    def computing(self) -> AbstractContextManager[object]:
+        """Inside, the model computes in the scorer's precision."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.model.device.type, torch.bfloat16)
 
     def batches(self, texts: Sequence[Row]) -> Iterator[Scored]:
         """Score the texts batch by batch, in the mode the model is in: see `modes.evaluating`."""
@@ -89,7 +105,8 @@ class Scorer:
     @torch.inference_mode()
     def _forward(self, batch: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         padded = self.tokenizer.pad(batch, return_tensors="pt").to(self.model.device)
-        logits: NDArray[np.float32] = self.model(**padded).logits.float().cpu().numpy()
+        with self.computing():
+            logits: NDArray[np.float32] = self.model(**padded).logits.float().cpu().numpy()
         if not np.isfinite(logits).all():
             raise RunError("the model gives scores that are not finite numbers; its training has likely diverged.")
         return logits

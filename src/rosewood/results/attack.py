@@ -29,7 +29,11 @@ class AttackedExample(ResultPart):
 
     row: Count  # in the data that were attacked
     status: AttackStatus
-    label: Count
+    label: Count  # 0 where there are several labels: the outputs are then 0, right, and 1, wrong
+    about_words: list[Count] = []  # the words of the entity, where words have labels
+    expected: list[Count] = []  # of several labels those that are right: of the text, or of the words of the entity
+    predicted: list[Count] = []  # of several labels those that the model gave
+    adversarial_predicted: list[Count] = []  # and those that it gives to `adversarial`
     texts: dict[str, str]  # field -> text as it was
     prediction: Count
     probabilities: list[Share]
@@ -130,6 +134,7 @@ class AttackReport(ResultFile, AttackSettings):
     max_length: Count
     fingerprint: str  # of all of the above and the model's weights: what resumes must share
     test_file: TestFile | None = None  # where the data came from, if from a file of the user's own
+    label_names: list[str] = []  # in the order of their numbers, where the data have names
     versions: dict[str, str] = Field(default_factory=installed_versions)
     created: AwareDatetime = Field(default_factory=now)
     seconds: Annotated[float, Field(ge=0)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets import ClassLabel, Dataset
 from rich.console import Console
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.cases import Cases, cases_of, word_rows
 from rosewood.attacks.runner.constraints import Constraint, constraints_of
 from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
+from rosewood.attacks.runner.goal import OneLabel
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.protocols import lexicon_deviations
 from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
@@ -21,8 +23,11 @@ from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.own import TEST, own_task
 from rosewood.data.tasks import Task
-from rosewood.errors import DataError, RunError, closest
-from rosewood.models.scoring import Scorer, check_loaded, label_columns, text_length
+from rosewood.errors import RunError, closest
+from rosewood.models.modes import evaluating, precision_on
+from rosewood.models.random_answers import is_random
+from rosewood.models.scoring import Scorer, check_loaded, text_length
+from rosewood.models.token_scoring import TokenScorer, is_for_tokens
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
@@ -88,14 +93,17 @@ def choose_attack(name: str, settings: Mapping[str, Any] | None = None) -> Attac
 
 def attackable(
     data: Rows | str | Path,
-    config: PretrainedConfig,
+    model: PreTrainedModel,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
 ) -> Dataset:
     """Data of whatever form as `load_split` gives them; what has that form already stays as it is."""
+    config = model.config
+    if is_for_tokens(model):
+        return word_rows(data, config, text_columns, label_column)
     if isinstance(data, Dataset) and not text_columns and label_column is None and _is_prepared(data):
         return data
-    return load_split(own_task(data, config, text_columns, label_column), TEST)
+    return load_split(own_task(data, config, text_columns, label_column), TEST, multi_label=True)
 
 
 def file_of(data: object, rows: Dataset, label_column: str | None) -> TestFile | None:
@@ -125,6 +133,7 @@ def prepare(
     resources: Resources,
     settings: AttackSettings,
     *,
+    labels: Sequence[str] = (),
     task: str | None = None,
     split: str | None = None,
     test_file: TestFile | None = None,
@@ -135,14 +144,15 @@ def prepare(
     constraints = constraints_of(settings)
     if not isinstance(attack, Attack):
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
-    if getattr(model.config, "problem_type", None) == "multi_label_classification":
-        raise RunError("the model is for several labels a text, and attacks need one label a text")
     max_length = settings.max_length or text_length(model, tokenizer)
-    fields, columns = _checked(data, Scorer(model, tokenizer, max_length, settings.batch_size))
-    field = fields[-1] if settings.field is None else settings.field
+    by_word = is_for_tokens(model)
+    scorer = (TokenScorer if by_word else Scorer)(model, tokenizer, max_length, settings.batch_size)
+    cases = cases_of(data, scorer, labels)
+    field = cases.fields[-1] if settings.field is None else settings.field
     problems = [*attack.lacks(resources), *attack.problems_with(model)]
-    if field not in fields:
-        problems.append(f"there is no text {field!r} to attack: {closest(field, fields)}")
+    if field not in cases.fields:
+        problems.append(f"there is no text {field!r} to attack: {closest(field, cases.fields)}")
+    problems += _about_answers(attack, settings, scorer, cases)
     if constraints and isinstance(attack, TextAttackRecipe):
         problems.append(f"textattack:{attack.recipe} has constraints of its own: leave out the others")
     for rule in constraints:
@@ -155,50 +165,41 @@ def prepare(
         tokenizer,
         attack,
         resources.limited(settings.max_candidates),
-        texts=[dict(zip(fields, texts, strict=True)) for texts in zip(*(data[f][:] for f in fields), strict=True)],
-        labels=data["label"][:],
-        columns=columns,
+        texts=cases.texts,
+        goals=cases.goals,
+        columns=cases.columns,
         field=field,
         max_length=max_length,
         data=fingerprint(data),
         constraints=constraints,
-        settings=settings.model_copy(update={"field": field, "max_length": max_length}),
+        settings=settings.model_copy(
+            update={"field": field, "max_length": max_length, "precision": precision_on(model, settings.precision)}
+        ),
         task=task,
         split=split,
         test_file=test_file,
+        label_names=cases.label_names,
         protocol=protocol,
         deviations=(*deviations, *(lexicon_deviations(resources.lexicon, settings.max_candidates) if protocol else ())),
     )
 
 
-def _checked(data: Dataset, scorer: Scorer) -> tuple[list[str], list[int]]:
-    """The text fields, and the model's outputs in the order of the labels."""
-    names = data.column_names
-    if "label" not in names or names.index("label") not in (1, 2):
-        raise DataError(
-            f"an attack needs one or two columns of text and then `label`, as load_split gives; got {', '.join(names)}"
+def _about_answers(attack: Attack, settings: AttackSettings, scorer: Scorer, cases: Cases) -> Iterator[str]:
+    """Why a model that answers in this way, or so many draws of it, cannot be attacked in that way."""
+    several = not isinstance(cases.goals[0], OneLabel)
+    if several and attack.measure() == "probability":
+        yield (
+            f"{attack.name} can compare probabilities, as published, only where a text has one label: leave out "
+            "scores=probability"
         )
-    if len(data) == 0:
-        raise DataError("there is nothing to attack: the data have no rows.")
-    if scorer.classes < 2:
-        raise RunError("the model has a single output; attacks need a classifier of two classes or more.")
-    feature = data.features["label"]
-    columns = list(range(scorer.classes))
-    if isinstance(feature, ClassLabel):
-        columns = label_columns(scorer.model.config, feature.names)
-        refusal = getattr(scorer.model.config, "refusal", None)
-        if refusal is not None and refusal not in columns:
-            columns.append(refusal)  # the attack knows the guard
-    labels = data["label"][:]
-    bad = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(columns)]
-    if bad:
-        raise DataError(f"expected labels from 0 to {len(columns) - 1}, got {bad[0]!r}.")
-    fields = names[: names.index("label")]
-    for field in fields:
-        for row, text in enumerate(data[field]):
-            if not isinstance(text, str):
-                raise DataError(f"`{field}` must hold texts; row {row} is {text!r}.")
-    return fields, columns
+    if isinstance(attack, TextAttackRecipe):
+        if several or settings.draws > 1 or settings.precision != "float32":
+            yield f"textattack:{attack.recipe} needs one label a text, one draw and float32"
+    elif settings.draws > 1:
+        words = tuple(cases.texts[0][cases.fields[0]].split()) if isinstance(scorer, TokenScorer) else ()
+        with evaluating(scorer.model):
+            if not is_random(scorer, words or tuple(cases.texts[0].values())):
+                yield f"the model gives a text the same answer each time: leave out --draws {settings.draws}"
 
 
 def attack(
@@ -265,7 +266,7 @@ def attack(
         0.31
     """
     check_loaded(model, tokenizer)
-    rows = attackable(data, model.config, text_columns, label_column)
+    rows = attackable(data, model, text_columns, label_column)
     campaign = prepare(
         model,
         tokenizer,
@@ -324,7 +325,7 @@ def robust_accuracy(
     if examples is not None and examples < 1:
         raise RunError(f"examples must be at least 1, got {examples}")
     check_loaded(model, tokenizer)
-    rows = attackable(data, model.config, text_columns, label_column)
+    rows = attackable(data, model, text_columns, label_column)
     if examples is not None and examples < len(rows):
         rows = rows.shuffle(seed=seed).select(range(examples))
     return _attack(model, tokenizer, rows, attack, seed=seed, max_seconds=seconds, **settings).summary

@@ -19,6 +19,9 @@ class Attack(Component):
     An attack writes the search only: who is attacked, queries, budgets and success are the engine's.
     """
 
+    opens: ClassVar[bool] = False
+    """Whether the first question of the search is about the text as it is: its answer then says whether the model is
+    right, and no question is spent on that alone."""
     examples_together: ClassVar[int] = 32
     """How many examples share batches, and are lost if the process is killed: enough to fill the batches."""
 

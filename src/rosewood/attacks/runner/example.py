@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import Constraint
-from rosewood.attacks.runner.scores import Floats, Scale, Scores, highest_first
+from rosewood.attacks.runner.goal import Goal, Outputs
+from rosewood.attacks.runner.scores import NEAR, Floats, Scale, Scores, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Point, Sloped
 from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
@@ -84,7 +86,7 @@ class Target:
 
     text: Words
     label: int
-    clean: Scores  # of the text as it is: one candidate
+    clean: Scores  # of the text as it is: one candidate; none yet for an attack that `opens`
     resources: Resources
     rng: np.random.Generator  # depends on the seed and the texts alone
     constraints: Sequence[Constraint] = ()
@@ -132,10 +134,33 @@ def by_importance(target: Target) -> Generator[Question, Scores, NDArray[np.int6
 REMEMBERED_WORDS = 2_000_000
 
 
-Asked = Sequence[Row | Point]
-"""Texts that the model must score, and points where slopes are asked for."""
-Answers = Sequence[tuple[float, ...] | Sloped]
-"""Of each text its logits in the order of the labels; of each point what was found there."""
+class Doubt(NamedTuple):
+    """A text whose answer decides a figure: it is asked for again, of new draws, in full precision."""
+
+    row: Row
+
+
+Asked = Sequence[Row | Point | Doubt]
+"""Texts that the model must score, points where slopes are asked for, and texts that must be confirmed."""
+Answers = Sequence[Floats | Sloped]
+"""Of each text the model's answer in the order of the labels; of each point what was found there; of each doubt the
+answer of each draw."""
+
+
+class Known(NamedTuple):
+    """What the model says of a candidate."""
+
+    outputs: Outputs
+    predicted: tuple[int, ...] = ()
+
+
+class Verdict(NamedTuple):
+    """What is believed of a text: whether it is wrong, and what results say of it."""
+
+    wrong: bool
+    prediction: int
+    probabilities: list[float]
+    predicted: tuple[int, ...] = ()
 
 
 class Attempt:
@@ -148,12 +173,14 @@ class Attempt:
         texts: dict[str, str],
         field: str,
         words: Words,
-        label: int,
+        goal: Goal,
         resources: Resources,
         seed: int,
         max_queries: int | None,
         refusal: int | None = None,
         constraints: Sequence[Constraint] = (),
+        doubts: bool = False,
+        near: float = NEAR,
     ) -> None:
         self.row = row
         self.queries = 0
@@ -161,57 +188,88 @@ class Attempt:
         self._texts = texts
         self._field = field
         self._words = words
-        self._label = label
+        self._goal = goal
         self._resources = resources
         self._seed = seed
         self._max_queries = max_queries
+        self._refusal = refusal
         self._constraints = constraints
-        self._memory: dict[Candidate, tuple[float, ...]] = {}
-        self._scale = Scale(attack.measure(), label, refusal)
-        self._clean = Scores(np.zeros((0, 2)), label)
-        self._broken_by: tuple[Candidate, Scores] | None = None
+        self._doubts = doubts
+        self._memory: dict[Candidate, Known] = {}
+        self._scale = Scale(attack.measure(), goal.label, refusal, near)
+        self._clean = Scores(np.zeros((0, 2)), goal.label)
+        self._before: Verdict | None = None
+        self._broken_by: tuple[Candidate, Verdict] | None = None
         self._asker: str | None = None
 
     def questions(self) -> Generator[Asked, Answers, AttackStatus]:
         """The protocol of every attack; the subclass of `Attack` writes only the search."""
-        self._clean = yield from self._ask(Question([self._words.words]))
-        if not self._clean.right[0]:
-            return "wrong"
+        original = self._words.words
         target = Target(
             self._words,
-            self._label,
+            self._goal.label,
             self._clean,
             self._resources,
             generator(self._seed, self._texts),
             self._constraints,
         )
-        search = self._attack.search(target)
-        question = next(search, None)
+        search = self._attack.search(target) if self._attack.opens else None
+        opening = None if search is None else next(search, None)
+        is_open = opening is not None and not self._too_many(opening)
+        self._clean = yield from self._ask(opening if opening is not None and is_open else Question([original]))
+        self._before = yield from self._verdict(original, self._clean.logits[0])
+        if self._before.prediction != self._goal.label:
+            return "wrong"
+        if search is None:
+            search = self._attack.search(replace(target, clean=self._clean))
+            question = next(search, None)
+        elif is_open:
+            question = _next(search, self._clean)
+        else:
+            question = opening
         while question is not None:
             if self._too_many(question):
                 return "out_of_queries"
             scores = yield from self._ask(question)
             for i in np.flatnonzero(scores.wrong).tolist() if question.moves else ():
                 candidate = question.candidates[i]
-                if target.allowed([candidate], last=candidate):
+                if not target.allowed([candidate], last=candidate):
+                    continue
+                verdict = yield from self._verdict(candidate, scores.logits[i])
+                if verdict.wrong:
                     self._asker = question.asker
-                    self._broken_by = candidate, Scores(scores.logits[[i]], self._label)
+                    self._broken_by = candidate, verdict
                     return "broken"
-            try:
-                question = search.send(scores)
-            except StopIteration:
-                question = None
+            question = _next(search, scores)
         return "robust"
+
+    def _verdict(self, candidate: Candidate, outputs: Floats) -> Generator[Asked, Answers, Verdict]:
+        """What is believed of a candidate with these outputs: just that, or what a majority of new answers says."""
+        found = [self._memory.get(candidate, Known(tuple(outputs)))]
+        if self._doubts:
+            (answers,) = yield [Doubt(self._row(candidate))]
+            assert not isinstance(answers, Sloped)
+            found = [self._known(each) for each in answers]
+        scores = Scores(np.array([each.outputs for each in found]), self._goal.label, refusal=self._refusal)
+        wrong = 2 * int(scores.wrong.sum()) > len(found)
+        agreeing = scores.predictions[scores.wrong] if wrong else scores.predictions
+        prediction, _ = Counter(agreeing.tolist()).most_common(1)[0]
+        predicted, _ = Counter(each.predicted for each in found).most_common(1)[0]
+        return Verdict(wrong, prediction, scores.probabilities.mean(axis=0).tolist(), predicted)
 
     def record(self, status: AttackStatus) -> AttackedExample:
         """What there is to say once it is over, or was cut off."""
-        shared = {
+        before = self._before or Verdict(False, int(self._clean.predictions[0]), self._clean.probabilities[0].tolist())
+        shared: dict[str, Any] = {
             "row": self.row,
             "status": status,
-            "label": self._label,
+            "label": self._goal.label,
             "texts": self._texts,
-            "prediction": int(self._clean.predictions[0]),
-            "probabilities": self._clean.probabilities[0].tolist(),
+            "prediction": before.prediction,
+            "probabilities": before.probabilities,
+            "about_words": list(self._goal.words()),
+            "expected": list(self._goal.expected()),
+            "predicted": list(before.predicted),
             "words": len(self._words.words),
             "changeable": self._attack.changeable(self._words.words, self._resources),
             "queries": self.queries,
@@ -224,8 +282,9 @@ class Attempt:
             **shared,
             broken_by=self._asker,
             adversarial=self._words.join(candidate),
-            adversarial_prediction=int(after.predictions[0]),
-            adversarial_probabilities=after.probabilities[0].tolist(),
+            adversarial_prediction=after.prediction,
+            adversarial_probabilities=after.probabilities,
+            adversarial_predicted=list(after.predicted),
             changes=[ChangedWord(position=i, before=a, after=b) for i, (a, b) in enumerate(pairs) if a != b],
             aligned=self._words.aligned(candidate),
         )
@@ -250,11 +309,13 @@ class Attempt:
         self.queries += len(missing)
         memory = self._memory
         memory |= {
-            each: answer for each, answer in zip(missing, answers, strict=True) if not isinstance(answer, Sloped)
+            each: self._known(answer)
+            for each, answer in zip(missing, answers, strict=True)
+            if not isinstance(answer, Sloped)
         }
         found: Floats = self._clean.logits[:0]
         if question.candidates:
-            found = np.array([memory[candidate] for candidate in question.candidates], dtype=np.float64)
+            found = np.array([memory[candidate].outputs for candidate in question.candidates], dtype=np.float64)
         while len(memory) * len(self._words.words) > REMEMBERED_WORDS:
             del memory[next(iter(memory))]
         return self._scale.scores(found)
@@ -264,16 +325,33 @@ class Attempt:
     ) -> Generator[Asked, Answers, Scores]:
         field = list(self._texts).index(self._field)
         found = yield [
-            Point(self._row(words), field, words, self._words.spans(words), self._label, own)
+            Point(self._text(words), field, words, self._words.spans(words), self._goal, own)
             for words, own in zip(candidates, edits, strict=True)
         ]
         self.queries += (1 + BACKWARD) * len(candidates)
         sloped = [each for each in found if isinstance(each, Sloped)]
-        return self._scale.scores(np.array([each.logits for each in sloped]), [each.slopes for each in sloped])
+        known = [self._known(each.answer) for each in sloped]
+        self._memory |= dict(zip(candidates, known, strict=True))
+        return self._scale.scores(np.array([each.outputs for each in known]), [each.slopes for each in sloped])
+
+    def _known(self, answer: Floats) -> Known:
+        return Known(self._goal.outputs(answer), self._goal.predicted(answer))
 
     def _row(self, candidate: Candidate) -> Row:
+        """What the scorer reads: words, if they have labels of their own, else texts."""
+        return candidate if self._goal.words() else self._text(candidate)
+
+    def _text(self, candidate: Candidate) -> Row:
         texts = self._texts | {self._field: self._words.join(candidate)}
         return tuple(texts.values())
+
+
+def _next(search: Search, scores: Scores) -> Question | None:
+    """What a search asks next; None if it is out of ideas."""
+    try:
+        return search.send(scores)
+    except StopIteration:
+        return None
 
 
 def generator(seed: int, texts: dict[str, str]) -> np.random.Generator:

@@ -46,10 +46,11 @@ def run_blocks(
     jobs = min(jobs, len(numbers))
     if jobs > 1:
         return _in_processes(campaign, numbers, jobs, deadline, tick)
-    return (_run(campaign, number, deadline, tick) for number in numbers)
+    return (run_block(campaign, number, deadline, tick) for number in numbers)
 
 
-def _run(campaign: Campaign, number: int, deadline: float | None, tick: Tick) -> Block:
+def run_block(campaign: Campaign, number: int, deadline: float | None, tick: Tick) -> Block:
+    """Run one block in this process."""
     examples = []
     for example in campaign.records(campaign.blocks[number], deadline):
         examples.append(example)
@@ -64,9 +65,9 @@ def _in_processes(
     results, taken = context.Queue(), context.Value("q", 0)
     threads = max(1, torch.get_num_threads() // jobs)
     # As plain bytes: torch would send tensors through shared memory, of which containers often have little.
-    packed = _packed(campaign)
+    sent = packed(campaign)
     workers = [
-        context.Process(target=_work, args=(packed, numbers, taken, deadline, threads, results), daemon=True)
+        context.Process(target=_work, args=(sent, numbers, taken, deadline, threads, results), daemon=True)
         for _ in range(jobs)
     ]
     try:
@@ -90,7 +91,8 @@ def _in_processes(
                 worker.kill()
 
 
-def _packed(campaign: Campaign) -> bytes:
+def packed(campaign: Campaign) -> bytes:
+    """The campaign as bytes, for another process."""
     try:
         return pickle.dumps(campaign)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -115,20 +117,18 @@ def _next(results: Any, workers: Sequence[Any]) -> Any:
                 ) from None
 
 
-def _work(
-    packed: bytes, numbers: Sequence[int], taken: Any, deadline: float | None, threads: int, results: Any
-) -> None:
+def _work(sent: bytes, numbers: Sequence[int], taken: Any, deadline: float | None, threads: int, results: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
-    campaign: Campaign = pickle.loads(packed)
+    campaign: Campaign = pickle.loads(sent)
     while True:
         with taken.get_lock():
             place, taken.value = taken.value, taken.value + 1
         if place >= len(numbers):
             return
         try:
-            results.put(_run(campaign, numbers[place], deadline, lambda: results.put(None)))
+            results.put(run_block(campaign, numbers[place], deadline, lambda: results.put(None)))
         except RosewoodError as error:
             results.put(error)
             return
@@ -144,8 +144,18 @@ def _end_with_parent() -> None:
 Blocks = Mapping[int, FinishedBlock]
 
 
-def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, progress: bool = True) -> AttackResult:
-    """Run all blocks that the folder does not hold yet, and put everything together.
+Engine = Callable[["Campaign", Sequence[int], float | None, Tick], Iterator[Block]]
+"""Runs the blocks of some numbers of a campaign until a deadline, and ticks for each example."""
+
+
+def carry_out(
+    campaign: Campaign,
+    folder: Path | None = None,
+    jobs: int = 1,
+    progress: bool = True,
+    engine: Engine | None = None,
+) -> AttackResult:
+    """Run all blocks that the folder does not hold yet, in so many processes or on another engine, and join them.
 
     In a torch.distributed program all processes must call it; they share the blocks, and all get the whole result.
     """
@@ -155,7 +165,7 @@ def carry_out(campaign: Campaign, folder: Path | None = None, jobs: int = 1, pro
         return known
     with held(folder) if folder and is_first() else nullcontext():
         # Whoever had the folder until now may have finished.
-        return _known(campaign, folder) or _carry_out(campaign, folder, jobs, progress)
+        return _known(campaign, folder) or _carry_out(campaign, folder, jobs, progress, engine)
 
 
 def _known(campaign: Campaign, folder: Path | None) -> AttackResult | None:
@@ -163,7 +173,9 @@ def _known(campaign: Campaign, folder: Path | None) -> AttackResult | None:
     return known and _judged(known, campaign, folder)
 
 
-def _carry_out(campaign: Campaign, folder: Path | None, jobs: int, progress: bool) -> AttackResult:
+def _carry_out(
+    campaign: Campaign, folder: Path | None, jobs: int, progress: bool, engine: Engine | None
+) -> AttackResult:
     journal = Journal(folder, campaign.fingerprint, rank()) if folder else None
     if journal:
         journal.begin()  # also on hosts that do not share the folder
@@ -179,7 +191,12 @@ def _carry_out(campaign: Campaign, folder: Path | None, jobs: int, progress: boo
         unit="example",
         disable=None if progress and is_first() else True,  # None: on a terminal only
     ) as bar:
-        for number, examples in run_blocks(campaign, todo, jobs, deadline, bar.update):
+        blocks = (
+            engine(campaign, todo, deadline, bar.update)
+            if engine
+            else run_blocks(campaign, todo, jobs, deadline, bar.update)
+        )
+        for number, examples in blocks:
             if not examples:  # time was up before it began
                 continue
             seconds = time.monotonic() - began
@@ -252,7 +269,8 @@ def _result(campaign: Campaign, done: Blocks, seconds: float) -> AttackResult:
         fingerprint=campaign.fingerprint,
         lexicon_name=None if lexicon is None else lexicon.known_as,
         test_file=campaign.test_file,
-        forwards=forwards_of(campaign.model),
+        label_names=list(campaign.label_names),
+        forwards=forwards_of(campaign.model) * campaign.settings.draws,
         seconds=seconds,
         summary=_summary(examples, campaign),
         examples=examples,

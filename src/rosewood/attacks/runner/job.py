@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import Constraint
-from rosewood.attacks.runner.example import Answers, Asked, Attempt, Resources, key
+from rosewood.attacks.runner.example import Answers, Asked, Attempt, Doubt, Resources, key
+from rosewood.attacks.runner.goal import Goal
 from rosewood.attacks.runner.meaning import edit_quality
+from rosewood.attacks.runner.scores import NEAR, NEAR_IN_BFLOAT16, Floats
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint, resource_fingerprint
-from rosewood.models.scoring import Scorer
+from rosewood.models.random_answers import Drawn
+from rosewood.models.scoring import Precision, Scorer
+from rosewood.models.token_scoring import TokenScorer, is_for_tokens
 from rosewood.results import AttackedExample, AttackStatus, TestFile
 from rosewood.results.files import fingerprint_of
-from rosewood.words.text import Words
+from rosewood.words.text import BETWEEN_SPACES, Words
 
 # Enough pending texts to sort by length, few enough that the first examples are done early.
 BATCHES_AHEAD = 16
@@ -35,18 +40,24 @@ class _Active:
 
 
 def run(
-    attempts: Iterable[Attempt], scorer: Scorer, columns: Sequence[int], deadline: float | None = None
+    attempts: Iterable[Attempt],
+    scorer: Scorer,
+    columns: Sequence[int],
+    deadline: float | None = None,
+    judge: Drawn | None = None,
+    draws: Drawn | None = None,
 ) -> Iterator[AttackedExample]:
     """Records of the attempts in the order in which they end.
 
     New attempts begin whenever the pending questions do not fill the batches ahead. `columns` are the model's outputs
     in the order of the labels. After the deadline (of time.monotonic) attempts under way end as out of time; those
-    whose own text was not even scored, and those not begun, give no record.
+    whose own text was not even scored, and those not begun, give no record. With `draws`, texts are scored by the mean
+    of several answers; a `judge` answers doubts.
     """
     if deadline is not None and time.monotonic() > deadline:
         return
     waiting = iter(attempts)
-    model = Answering(scorer, columns)
+    model = Answering(scorer, columns, judge, draws)
     active: list[_Active] = []
     while True:
         room = BATCHES_AHEAD * scorer.batch_size - sum(len(each.pending) for each in active)
@@ -73,12 +84,15 @@ def run(
 class Answering:
     """A model that answers what attempts ask; `columns` are its outputs in the order of the labels."""
 
-    def __init__(self, scorer: Scorer, columns: Sequence[int]) -> None:
+    def __init__(
+        self, scorer: Scorer, columns: Sequence[int], judge: Drawn | None = None, draws: Drawn | None = None
+    ) -> None:
         self.scorer, self.columns = scorer, list(columns)
+        self._judge, self._draws = judge, draws
 
     def answers(self, asked: Asked, deadline: float | None = None) -> Answers | None:
         """Answers in the order of what was asked; None if time ran out."""
-        found: list[tuple[float, ...] | Sloped] = [()] * len(asked)
+        found: list[Floats | Sloped] = [_NOTHING] * len(asked)
         for numbers, part in self._parts(asked):
             for number, answer in zip(numbers, part, strict=True):
                 found[number] = answer
@@ -86,20 +100,43 @@ class Answering:
                 return None
         return found
 
-    def _parts(self, asked: Asked) -> Iterator[tuple[list[int], Iterable[tuple[float, ...] | Sloped]]]:
+    def _parts(self, asked: Asked) -> Iterator[tuple[list[int], Iterable[Floats | Sloped]]]:
         """Batch by batch, which of the questions it answers, and how."""
-        rows = {i: one for i, one in enumerate(asked) if not isinstance(one, Point)}
         points = {i: one for i, one in enumerate(asked) if isinstance(one, Point)}
-        of_rows, of_points = list(rows), list(points)
-        for batch in self.scorer.batches(list(rows.values())):
-            yield [of_rows[each] for each in batch.rows], map(tuple, batch.logits[:, self.columns].tolist())
+        doubts = {i: one.row for i, one in enumerate(asked) if isinstance(one, Doubt)}
+        rows = {i: one for i, one in enumerate(asked) if i not in points and i not in doubts}
+        for numbers, answers in self._scored(rows, self._draws or self.scorer):
+            yield numbers, answers if self._draws is None else [each.mean(axis=0) for each in answers]
+        if doubts:
+            assert self._judge is not None
+            yield from self._scored(doubts, self._judge)
         if points:
-            for numbers, sloped in self._slopes.batches(list(points.values())):
+            of_points = list(points)
+            for numbers, sloped in self._sloped(list(points.values())):
                 yield [of_points[each] for each in numbers], sloped
+
+    def _scored(self, rows: Mapping[int, Any], scorer: Scorer | Drawn) -> Iterator[tuple[list[int], list[Floats]]]:
+        numbers = list(rows)
+        for batch in scorer.batches(list(rows.values())):
+            answers = [np.asarray(each[..., self.columns], dtype=np.float64) for each in batch.logits]
+            yield [numbers[each] for each in batch.rows], answers
+
+    def _sloped(self, points: Sequence[Point]) -> Iterator[tuple[list[int], list[Sloped]]]:
+        if self._draws is None:
+            yield from self._slopes.batches(points)
+            return
+        for number, point in enumerate(points):  # each with its own random numbers
+            with self._draws.seeds(point.row):
+                found = self._slopes.at([point] * self._draws.draws)
+            answer, slopes = (np.mean([each[i] for each in found], axis=0) for i in (0, 1))
+            yield [number], [Sloped(answer, slopes)]
 
     @cached_property
     def _slopes(self) -> Slopes:
         return Slopes(self.scorer, self.columns)
+
+
+_NOTHING: Floats = np.zeros(0)
 
 
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
@@ -122,7 +159,7 @@ class Campaign:
     attack: Attack
     resources: Resources
     texts: list[dict[str, str]]  # of each example: field -> text
-    labels: list[int]
+    goals: list[Goal]  # of each example: what is right
     columns: list[int]  # the model's outputs in the order of the labels
     field: str
     max_length: int
@@ -134,6 +171,7 @@ class Campaign:
     test_file: TestFile | None = None
     protocol: str | None = None
     deviations: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()  # in the order of their numbers, where the data have names
 
     @property
     def refusal(self) -> int | None:
@@ -184,20 +222,58 @@ class Campaign:
 
     def records(self, rows: Sequence[int], deadline: float | None) -> Iterator[AttackedExample]:
         """What becomes of some examples that run together, in the order in which they end."""
-        scorer = Scorer(self.model, self.tokenizer, self.max_length, self.settings.batch_size)
+        settings = self.settings
+        scorer = self.scorer(self.precision)
+        drawn = Drawn(scorer, settings.draws, settings.seed) if settings.draws > 1 else None
+        judge = Drawn(self.scorer(), settings.draws, settings.seed, first=settings.draws) if self.doubts else None
         with evaluating(self.model):
-            for example in run(self._attempts(rows, scorer), scorer, self.columns, deadline):
+            for example in run(self._attempts(rows, scorer), scorer, self.columns, deadline, judge, drawn):
                 yield self._compared(example)
+
+    def scorer(self, precision: Precision = "float32") -> Scorer:
+        """The model as a function from texts, or from words, to logits."""
+        kind = TokenScorer if is_for_tokens(self.model) else Scorer
+        return kind(self.model, self.tokenizer, self.max_length, self.settings.batch_size, precision)
+
+    @property
+    def precision(self) -> Precision:
+        """In which the search computes."""
+        return "bfloat16" if self.settings.precision == "bfloat16" else "float32"
+
+    @property
+    def doubts(self) -> bool:
+        """Whether an answer of the search must be confirmed: at random, or in half precision, it may be luck."""
+        return self.settings.draws > 1 or self.precision != "float32"
 
     def _attempts(self, rows: Sequence[int], scorer: Scorer) -> Iterator[Attempt]:
         for row in rows:
             texts = self.texts[row]
-            end = scorer.visible(tuple(texts.values()), list(texts).index(self.field))
-            words = Words.split(texts[self.field], self.attack.word_pattern(), self.tokenizer.all_special_tokens, end)
-            yield Attempt(
-                self.attack, row, texts, self.field, words, self.labels[row], self.resources, self.settings.seed,
-                self._max_queries(len(words.words)), self.refusal, self.constraints,
-            )  # fmt: skip
+            if isinstance(scorer, TokenScorer):
+                words = Words.split(texts[self.field], BETWEEN_SPACES)
+            else:
+                end = scorer.visible(tuple(texts.values()), list(texts).index(self.field))
+                special = self.tokenizer.all_special_tokens
+                words = Words.split(texts[self.field], self.attack.word_pattern(), special, end)
+            yield self._attempt(self.attack, row, words, len(words.words), self.constraints)
+
+    def _attempt(
+        self, attack: Attack, row: int, words: Words, count: int, constraints: Sequence[Constraint] = ()
+    ) -> Attempt:
+        return Attempt(
+            attack,
+            row,
+            self.texts[row],
+            self.field,
+            words,
+            self.goals[row],
+            self.resources,
+            self.settings.seed,
+            self._max_queries(count),
+            self.refusal,
+            constraints,
+            self.doubts,
+            NEAR if self.precision == "float32" else NEAR_IN_BFLOAT16,
+        )
 
     def _max_queries(self, words: int) -> int | None:
         """What an example of so many words may ask, its own text included."""

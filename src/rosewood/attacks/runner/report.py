@@ -178,13 +178,8 @@ def _percent(share: float | None) -> str:
 
 def diff(example: AttackedExample, labels: Sequence[str]) -> Text:
     """A broken example: changed words struck out in red, the new words in green; readable without colours."""
-    assert example.adversarial_prediction is not None and example.adversarial_probabilities is not None
-    right, wrong = example.label, example.adversarial_prediction
-    text = Text(
-        f"row {example.row}, {example.queries} queries: {_plain(labels[right])} {example.probabilities[right]:.0%} "
-        f"-> {_plain(labels[wrong])} {example.adversarial_probabilities[wrong]:.0%}\n",
-        style="dim",
-    )
+    before, after = answers_of(example, labels)
+    text = Text(f"row {example.row}, {example.queries} queries: {_plain(before)} -> {_plain(after)}\n", style="dim")
     text = Text.assemble(text)
     for before, after in example.aligned:
         if before == after:
@@ -193,6 +188,30 @@ def diff(example: AttackedExample, labels: Sequence[str]) -> Text:
             text.append("[").append(_plain(before), "red strike").append(" -> ").append(_plain(after), "green")
             text.append("]")
     return text
+
+
+def answers_of(example: AttackedExample, labels: Sequence[str]) -> tuple[str, str]:
+    """What the model answers before and after an attack that broke it, in words."""
+    assert example.adversarial_prediction is not None and example.adversarial_probabilities is not None
+
+    def named(numbers: Sequence[int]) -> str:
+        return " ".join(_name(labels, number) for number in numbers) or "none"
+
+    if example.about_words:
+        words = next(iter(example.texts.values())).split()
+        entity = " ".join(words[at] for at in example.about_words)
+        return f"{entity}: {named(example.predicted)}", named(example.adversarial_predicted)
+    if example.expected or example.predicted or example.adversarial_predicted:
+        return f"[{named(example.predicted)}]", f"[{named(example.adversarial_predicted)}]"
+    right, wrong = example.label, example.adversarial_prediction
+    return (
+        f"{_name(labels, right)} {example.probabilities[right]:.0%}",
+        f"{_name(labels, wrong)} {example.adversarial_probabilities[wrong]:.0%}",
+    )
+
+
+def _name(labels: Sequence[str], number: int) -> str:
+    return labels[number] if number < len(labels) else f"label {number}"
 
 
 def _plain(text: str) -> str:

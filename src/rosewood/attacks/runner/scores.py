@@ -31,6 +31,9 @@ CLEAN_VALUE = 3.0
 """The value of the original text: a probability of 0.95 for two classes, what fine-tuned models have."""
 NEAR = 1e-5
 """The part of the largest logit within which scores are equal."""
+NEAR_IN_BFLOAT16 = 2.0**-8
+"""The same where logits have eight bits; whether candidates within a few times that are wrong, float32 must say."""
+DOUBTFUL = 4.0
 
 
 class Scores:
@@ -45,8 +48,10 @@ class Scores:
         near: float = NEAR,
         slopes: Sequence[Floats] = (),
         refusal: int | None = None,
+        doubt: float = -np.inf,
     ) -> None:
         self.logits = logits  # (candidates, classes)
+        self._doubt = doubt
         self.measure = measure
         self.near = near
         self.slopes = [np.asarray(each / unit) for each in slopes]
@@ -82,8 +87,11 @@ class Scores:
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Whether the model is wrong, `(candidates,)`; a guard that calls the text suspicious is not."""
-        return ~np.isin(self.predictions, self._safe)
+        """Whether the model is wrong, `(candidates,)`; a guard that calls the text suspicious is not.
+
+        Values below `doubt` count as wrong too: whoever asks in half precision has them confirmed.
+        """
+        return ~np.isin(self.predictions, self._safe) | (self.values < self._doubt)
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -94,8 +102,9 @@ class Scores:
 class Scale:
     """Makes scores of the logits of one example; the original text, which is scored first, sets the unit."""
 
-    def __init__(self, measure: Measure, label: int, refusal: int | None = None) -> None:
+    def __init__(self, measure: Measure, label: int, refusal: int | None = None, near: float = NEAR) -> None:
         self._refusal = refusal
+        self._near = near
         self._measure = measure
         self._label = label
         self._unit: float | None = None
@@ -106,15 +115,16 @@ class Scale:
         self._largest = max(self._largest, float(np.abs(logits).max(initial=0.0)))
         if self._unit is None:
             self._unit = self._unit_of(logits)
-        near = NEAR * self._largest / self._unit
-        return Scores(logits, self._label, self._measure, self._unit, near, slopes, self._refusal)
+        near = self._near * self._largest / self._unit
+        doubt = -np.inf if self._near == NEAR else DOUBTFUL * near
+        return Scores(logits, self._label, self._measure, self._unit, near, slopes, self._refusal, doubt)
 
     def _unit_of(self, clean: Floats) -> float:
         if self._measure != "margin":
             return 1.0
         margin = float(Scores(clean, self._label).values[0])
         # Not below the noise; all logits may be 0.
-        return max(margin, NEAR * self._largest) / CLEAN_VALUE or 1.0
+        return max(margin, self._near * self._largest) / CLEAN_VALUE or 1.0
 
 
 def first_lowest(values: Floats, near: float) -> int:

@@ -10,8 +10,8 @@ it goes through the encoder only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,10 +19,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import BatchEncoding
 
+from rosewood.attacks.runner.goal import Goal
+from rosewood.attacks.runner.scores import Floats
 from rosewood.errors import RunError
 from rosewood.models.scoring import Row, Scorer
 from rosewood.models.sites import Site, word_embedding
-from rosewood.words.alignment import Speller, covering, stretched
+from rosewood.models.token_scoring import TokenScorer
+from rosewood.words.alignment import Speller, Token, covering, stretched
+
+Covered = Mapping[int, Sequence[Token]]
+"""The tokens of each word that has some."""
 
 BACKWARD = 2
 """Forward passes that a backward pass is worth."""
@@ -42,15 +48,15 @@ class Point(NamedTuple):
     field: int  # which of the texts has the words
     words: Sequence[str]
     spans: Sequence[tuple[int, int]]  # of the words
-    label: int
+    goal: Goal
     edits: Sequence[Edit]
 
 
 class Sloped(NamedTuple):
-    """What there is to know at a point: logits `(classes,)` in the order of the labels, and slopes `(edits,)`."""
+    """What there is to know at a point: the model's answer in the order of the labels, and slopes `(edits,)`."""
 
-    logits: tuple[float, ...]
-    slopes: NDArray[np.float64]
+    answer: Floats
+    slopes: Floats
 
 
 class Slopes:
@@ -66,6 +72,7 @@ class Slopes:
         self._site = Site("words", scorer.model)
         self._vectors = word_embedding(scorer.model)
         self._speller = Speller(scorer.tokenizer)
+        self._by_word = isinstance(scorer, TokenScorer)
 
     def batches(self, points: Sequence[Point]) -> Iterator[tuple[list[int], list[Sloped]]]:
         """Batch by batch: which of the points, and what was found there."""
@@ -73,9 +80,10 @@ class Slopes:
         size = self._scorer.batch_size
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
-            yield numbers, self._at([points[number] for number in numbers])
+            yield numbers, self.at([points[number] for number in numbers])
 
-    def _at(self, points: list[Point]) -> list[Sloped]:
+    def at(self, points: list[Point]) -> list[Sloped]:
+        """What there is to know at some points, in one batch."""
         columns = [list(column) for column in zip(*(point.row for point in points), strict=True)]
         scorer = self._scorer
         encoded = scorer.tokenizer(
@@ -88,40 +96,52 @@ class Slopes:
         )
         offsets = encoded.pop("offset_mapping").tolist()
         batch = encoded.to(scorer.model.device)
-        logits, vectors, gradients = self._backward(batch, [point.label for point in points])
-        if not (torch.isfinite(logits).all() and torch.isfinite(gradients).all()):
-            raise RunError("the model's scores or gradients are not finite numbers; its training has likely diverged.")
-        found = []
+        covered = []
         for row, point in enumerate(points):
-            own = [
-                span if side == point.field else None
-                for span, side in zip(offsets[row], encoded.sequence_ids(row), strict=True)
-            ]
-            slopes = self._slopes(point, batch["input_ids"][row].tolist(), own, vectors[row], gradients[row])
-            found.append(Sloped(tuple(logits[row].tolist()), slopes))
-        return found
+            sides = encoded.sequence_ids(row)
+            own = [span if side == point.field else None for span, side in zip(offsets[row], sides, strict=True)]
+            covered.append(covering(point.row[point.field], point.spans, own))
+        answers, vectors, gradients = self._backward(batch, points, covered)
+        if (
+            not all(np.isfinite(answer[~np.isnan(answer)]).all() for answer in answers)
+            or not gradients.isfinite().all()
+        ):
+            raise RunError("the model's scores or gradients are not finite numbers; its training has likely diverged.")
+        return [
+            Sloped(
+                answers[row],
+                self._slopes(point, batch["input_ids"][row].tolist(), covered[row], vectors[row], gradients[row]),
+            )
+            for row, point in enumerate(points)
+        ]
 
-    def _backward(self, batch: BatchEncoding, labels: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits `(points, classes)`; the tokens' vectors and the margin's gradient there, `(points, tokens, size)`."""
+    def _backward(
+        self, batch: BatchEncoding, points: Sequence[Point], covered: Sequence[Covered]
+    ) -> tuple[list[Floats], Tensor, Tensor]:
+        """The answer at each point; the tokens' vectors and the margin's gradient there, `(points, tokens, size)`."""
         reached: list[Tensor] = []
 
         def leaf(vectors: Tensor) -> Tensor:
             reached.append(vectors.detach().requires_grad_())
             return reached[0]
 
-        with torch.enable_grad(), self._site.changed(leaf):
-            logits: Tensor = self._scorer.model(**batch).logits[:, self._columns]
-        right = torch.tensor(labels, device=logits.device)[:, None]
-        highest = logits.scatter(1, right, -torch.inf).amax(dim=1)
-        margins = logits.gather(1, right)[:, 0] - highest
-        (gradients,) = torch.autograd.grad(margins.sum(), reached)
-        return logits.detach().float(), reached[0].detach(), gradients
+        with torch.enable_grad(), self._site.changed(leaf), self._scorer.computing():
+            logits: Tensor = self._scorer.model(**batch).logits[..., self._columns].float()
+            if self._by_word:
+                answers = [
+                    _of_words(each, len(p.words), own) for each, p, own in zip(logits, points, covered, strict=True)
+                ]
+            else:
+                answers = list(logits)
+            margins = [point.goal.margin(answer) for point, answer in zip(points, answers, strict=True)]
+            (gradients,) = torch.autograd.grad(torch.stack(margins).sum(), reached)
+        plain = [np.asarray(answer.detach().double().cpu().numpy()) for answer in answers]
+        return plain, reached[0].detach(), gradients
 
     @torch.no_grad()
     def _slopes(
-        self, point: Point, ids: list[int], offsets: list[Any], vectors: Tensor, gradients: Tensor
+        self, point: Point, ids: list[int], covered: Covered, vectors: Tensor, gradients: Tensor
     ) -> NDArray[np.float64]:
-        covered = covering(point.row[point.field], point.spans, offsets)
         new: list[tuple[int, int, int, float]] = []  # edit, place, token, share
         base = (vectors * gradients).sum(dim=1).double().cpu().numpy()
         slopes = np.zeros(len(point.edits))
@@ -146,6 +166,13 @@ class Slopes:
         words = [point.edits[number].word for number in numbers]
         for word, tokens in zip(words, self._speller.spell(before, point.words[at], own, words), strict=True):
             yield self._speller.alone(word) if tokens is None else tokens
+
+
+def _of_words(logits: Tensor, words: int, covered: Covered) -> Tensor:
+    """The logits of the first token of each word, `(words, labels)`; NaN where there is none."""
+    found = logits.new_full((words, logits.shape[-1]), torch.nan)
+    seen = list(covered)
+    return found.index_put((torch.tensor(seen, device=logits.device),), logits[[covered[at][0].place for at in seen]])
 
 
 def _by_word(edits: Sequence[Edit]) -> dict[int, list[int]]:

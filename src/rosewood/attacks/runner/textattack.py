@@ -84,7 +84,7 @@ class TextAttackCampaign(Campaign):
         return attack
 
     def _record(self, row: int) -> AttackedExample:
-        texts, label = self.texts[row], self.labels[row]
+        texts, label = self.texts[row], self.goals[row].label
         _seed(key(self.settings.seed, texts))
         result = self._built.attack(OrderedDict(texts), label)
         clean, after = result.original_result, result.perturbed_result

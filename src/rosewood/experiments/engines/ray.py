@@ -44,31 +44,32 @@ class RayEngine:
             raise ExperimentError(f"a cell needs at least one CPU, got {self.cpus}")
         if self.retries < 0:
             raise ExperimentError(f"retries must be 0 or more, got {self.retries}")
-        if self._address.startswith("ray://"):
+        if self.place.startswith("ray://"):
             raise ExperimentError(
-                f"{self._address} is an address for clients, which need not share the cluster's files: give the "
+                f"{self.place} is an address for clients, which need not share the cluster's files: give the "
                 "command on a node of the cluster, with --ray-address auto"
             )
 
     @property
-    def _address(self) -> str:
+    def place(self) -> str:
+        """The address of the cluster, or `local`."""
         return self.address or os.environ.get("RAY_ADDRESS") or LOCAL
 
     def run(self, folders: Sequence[Path]) -> Iterator[Event]:
         """Give all cells to the cluster, which starts them as it has room."""
         if not folders:
             return
-        with _connected(self._address) as ray:
-            cpus = self.cpus or _threads()
+        with connected(self.place) as ray:
+            cpus = self.cpus or threads()
             gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
-            _check_room(ray, {"CPU": cpus, "GPU": gpus})
+            check_room(ray, {"CPU": cpus, "GPU": gpus})
             # Attempts are counted here: Ray itself would retry what ran out of memory for ever.
             task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_work)
-            given = local.with_threads(_shared_variables(), cpus), self.trusted, Path.cwd()
+            given = local.with_threads(shared_variables(), cpus), self.trusted, Path.cwd()
             yield from _Cells(ray, lambda folder: task.remote(folder.resolve(), *given), self.retries).run(folders)
 
 
-def _shared_variables() -> dict[str, str]:
+def shared_variables() -> dict[str, str]:
     """Where data and models are found, which the nodes of a cluster cannot know."""
     return {name: value for name, value in os.environ.items() if name.startswith(("HF_", "ROSEWOOD_"))}
 
@@ -114,7 +115,7 @@ class _Cells:
             code = self._ray.get(next(stream))
             lost = "" if code is None else local.how_lost(code)
         except self._ray.exceptions.RayError as error:
-            code, lost = -1, _reason(error)
+            code, lost = -1, reason(error)
         if folder not in self._begun:
             self._begun.add(folder)
             yield Event(folder, "started")
@@ -144,20 +145,20 @@ class _Cells:
                     self._ray.get(next(stream))
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What became of a task whose own process, or machine, is gone."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     return f"its Ray task was lost ({type(error).__name__}: {first})"
 
 
-def _threads() -> int:
+def threads() -> int:
     """OMP_NUM_THREADS of this process, or one, Ray's own default."""
     named = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(named)) if named.isdigit() else 1
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
     """Ray, connected to a cluster; what was begun here is ended here."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
@@ -181,7 +182,7 @@ def _connected(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _check_room(ray: Any, wanted: dict[str, int]) -> None:
+def check_room(ray: Any, wanted: dict[str, int]) -> None:
     """A task that no node can ever take would wait without a word."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in nodes):

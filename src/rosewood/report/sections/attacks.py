@@ -8,7 +8,7 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from rosewood.attacks.runner.meaning import verdicts
-from rosewood.attacks.runner.report import CAPTION, COLUMNS, filter_caption, summary_cells
+from rosewood.attacks.runner.report import CAPTION, COLUMNS, answers_of, filter_caption, summary_cells
 from rosewood.comparison.attacks import (
     EDITS,
     Attacked,
@@ -17,7 +17,8 @@ from rosewood.comparison.attacks import (
     certificate_title,
     kept_certificates,
 )
-from rosewood.comparison.runs import KeptAttack
+from rosewood.comparison.runs import KeptAttack, kept_replays
+from rosewood.comparison.transfer import transfer_grids
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.figures.style import axis_title, label, mark, styled
@@ -104,7 +105,8 @@ def _more(left: int, met: Sequence[tuple[ReportedRun, KeptAttack]]) -> str:
 def _text(subject: Subject, found: Sequence[Finding], field: str) -> AttackedText:
     first = found[0]
     others = {name: _short(text) for name, text in first.example.texts.items() if name != field}
-    title = f"Row {first.example.row}, {_label(first.run, first.example.label)}"
+    right = first.example.expected or [first.example.label]
+    title = f"Row {first.example.row}, {' '.join(_label(first.run, number) for number in right)}"
     return AttackedText(title, others, [_version(subject, each, field) for each in found])
 
 
@@ -118,15 +120,15 @@ def _version(subject: Subject, found: Finding, field: str) -> Version:
 
 
 def _outcome(run: ReportedRun, example: AttackedExample, conditions: MeaningFilter) -> str:
-    before = f"{_label(run, example.prediction)} {example.probabilities[example.prediction]:.0%}"
+    if example.adversarial_prediction is not None:
+        failed = [name for name, verdict in verdicts(example, conditions).items() if verdict is False]
+        filtered = f", not counted when filtered ({', '.join(failed)})" if failed else ""
+        return " → ".join(answers_of(example, run.labels)) + filtered
+    several = example.expected or example.predicted
+    before = "" if several else f"{_label(run, example.prediction)} {example.probabilities[example.prediction]:.0%}"
     if example.status == "wrong":
-        return f"wrong before any attack: {before}"
-    if example.adversarial_prediction is None or example.adversarial_probabilities is None:
-        return f"unbroken ({example.status.replace('_', ' ')}), {before}"
-    after = example.adversarial_prediction
-    failed = [name for name, verdict in verdicts(example, conditions).items() if verdict is False]
-    filtered = f", not counted when filtered ({', '.join(failed)})" if failed else ""
-    return f"{before} → {_label(run, after)} {example.adversarial_probabilities[after]:.0%}{filtered}"
+        return ": ".join(filter(None, ["wrong before any attack", before]))
+    return ", ".join(filter(None, [f"unbroken ({example.status.replace('_', ' ')})", before]))
 
 
 def _label(run: ReportedRun, number: int) -> str:
@@ -146,6 +148,18 @@ def _shortened(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _short(text: str) -> str:
     return text if len(text) <= 2 * CONTEXT else f"{text[:CONTEXT]} … {text[-CONTEXT:]}"
+
+
+@section(place=72)
+def transfer_section(subject: Subject) -> Section | None:
+    """Which runs the texts break that an attack found on another: a table "found on, tried on" for each attack."""
+    replays = {run.name: [each.report for each in kept_replays(run.evaluated.folder)] for run in subject.runs}
+    own = {each.report.fingerprint: run.name for run in subject.runs for each in run.evaluated.attacks}
+    grids = transfer_grids(replays, own, own)
+    if not grids:
+        return None
+    lead = "Texts that were found on one model, tried on the others."
+    return Section("Transfer", [Table(grid) for grid in grids], lead)
 
 
 @section(place=75)
