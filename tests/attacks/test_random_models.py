@@ -103,12 +103,12 @@ def test_batch_size_changes_nothing(noisy: Noisy, single: Dataset, run: Any) -> 
     assert one.forwards == 5 and one.draws == 5
 
 
-@pytest.mark.parametrize("by", ["delete", "dropout"])
-def test_of_a_smoothed_model_new_draws_decide(by: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+@pytest.mark.parametrize(("by", "share"), [("delete", 0.15), ("dropout", 0.05)])
+def test_of_a_smoothed_model_new_draws_decide(by: Any, share: float, tokenizer: PreTrainedTokenizerFast) -> None:
     draws, copies = 5, 4
-    defence = Smoothed(by=by, copies=copies, combine="mean", share=0.3)
+    defence = Smoothed(by=by, copies=copies, combine="mean", share=share)
     model = wrap(tiny_classifier(), tokenizer, defence)
-    texts = sentences(8)
+    texts = sentences(14)
     data = Dataset.from_dict({"text": texts, "label": predicted(model.inner, tokenizer, texts)})
     words = Lexicon.of(ENTRIES)
     result = attack(model, model.tokenizer, data, Pwws(), lexicon=words, draws=draws, progress=False)
@@ -118,18 +118,19 @@ def test_of_a_smoothed_model_new_draws_decide(by: Any, tokenizer: PreTrainedToke
         """How many of the draws after those of the search are wrong, each of a model that is wrapped for it."""
         wrong = 0
         for draw in range(draws, 2 * draws):
-            other = Smoothed(by=by, copies=copies, combine="mean", share=0.3, seed=defence.redrawn(0, draw).seed)
+            other = Smoothed(by=by, copies=copies, combine="mean", share=share, seed=defence.redrawn(0, draw).seed)
             asked = wrap(tiny_classifier(), tokenizer, other)
             with evaluating(asked):
                 (answer,) = Scorer(asked, asked.tokenizer).batches([(text,)])
             wrong += int(answer.logits[0].argmax() != label)
         return wrong
 
-    assert result.forwards == copies * draws and result.summary.counts.get("broken", 0) >= 2
+    assert result.forwards == copies * draws
     for example in result.examples:
         assert (example.status == "wrong") == (2 * votes(example.texts["text"], example.label) > draws)
         if example.adversarial:
             assert 2 * votes(example.adversarial, example.label) > draws
+    assert result.summary.counts.get("broken", 0) >= 2
     again = replay(model, tokenizer=model.tokenizer, source=result, draws=draws, progress=False)
     assert again.summary.success_rate == 1.0
 
