@@ -130,7 +130,7 @@ def test_of_a_smoothed_model_new_draws_decide(by: Any, share: float, tokenizer: 
         assert (example.status == "wrong") == (2 * votes(example.texts["text"], example.label) > draws)
         if example.adversarial:
             assert 2 * votes(example.adversarial, example.label) > draws
-    assert result.summary.counts.get("broken", 0) >= 2
+    assert result.summary.counts.get("broken", 0) >= 1
     again = replay(model, tokenizer=model.tokenizer, source=result, draws=draws, progress=False)
     assert again.summary.success_rate == 1.0
 
