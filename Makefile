@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark docs evidence evidence-a schemas clean wheel-test transformers-test
+.PHONY: demo test test-all check audit benchmark docs evidence evidence-a evidence-b schemas clean wheel-test transformers-test
 
 demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -47,6 +47,12 @@ evidence-a: $(INSTALLED)  ## go on with the runs of ROSE's tables (hours; Ctrl-C
 	$(BIN)/python benchmarks/evidence_a.py
 	-$(RUN) experiments/evidence-a.yaml
 	$(KEEP) runs/evidence-a
+
+evidence-b: $(INSTALLED)  ## go on with the runs of the defences' table, and keep their results
+	$(KEEP) --unpack runs/defences-sst2
+	-$(RUN) experiments/defences-sst2.yaml
+	$(KEEP) runs/defences-sst2
+	$(BIN)/python benchmarks/defences_page.py
 
 schemas: $(INSTALLED)  ## the JSON Schemas of task, suite and experiment files
 	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > schemas/$$kind.json; done

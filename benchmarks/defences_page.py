@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from page_tables import markdown
+from evidence_page import markdown
 
 from rosewood.experiments.cell import RESULT
 from rosewood.recipe import load_recipe
@@ -116,10 +116,8 @@ def table(found: list[Trained]) -> str:
         groups[one.label].append(one)
     base = {one.seed: one for one in groups.get(BASELINE, [])}
     steps = json.loads(STEPS.read_text(encoding="utf-8"))["steps"] if STEPS.exists() else {}
-    rows = [
-        ["defence", "seeds", "clean", *(f"worst {threat}" for threat in THREATS), "a training step", "an answer"],
-        ["---"] * (5 + len(THREATS)),
-    ]
+    header = ["defence", "seeds", "clean", *(f"worst {threat}" for threat in THREATS), "a training step", "an answer"]
+    rows = []
     for label, group in sorted(groups.items(), key=lambda item: item[0] != BASELINE):
         rows.append(
             [
@@ -131,7 +129,7 @@ def table(found: list[Trained]) -> str:
                 f"{group[0].forwards:g}",
             ]
         )
-    return markdown(rows)
+    return markdown(header, rows)
 
 
 def main() -> None:

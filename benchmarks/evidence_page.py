@@ -176,19 +176,20 @@ def choose() -> str:
     """What an engineer may expect, what to take against it, and what that has shown here."""
     defended, snli, rose = kept_experiment("defences-sst2"), rift_small("snli"), rose_small()
     rows = [
-        ["replaced words", "`rift`", _from_to(snli, "rift", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN})],
+        ["replaced words in pairs", "`rift`", _from_to(snli, "rift", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN})],
         [
-            "replaced words, less clean accuracy to spare",
+            "the same, less clean accuracy to spare",
             "`adv-mixout`",
             _from_to(snli, "adv-mixout", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN}),
         ],
         ["sentences written to fool models", "`rose-ensemble`", _points(rose, "rose-ensemble")],
-        ["the same, at the price of plain fine-tuning", "`child-tuning-d`", _points(rose, "child-tuning-d")],
+        ["such sentences, at the price of plain fine-tuning", "`child-tuning-d`", _points(rose, "child-tuning-d")],
         ["nothing in particular: clean accuracy first", "`smart`", _points(rose, "smart")],
     ]
     if defended.seeds_of("augment", CLEAN):
-        shown = {f"SST-2 {each}": each for each in defended.figures if each not in (CLEAN, NOISE)} | {CLEAN: CLEAN}
-        rows.insert(0, ["typing errors, odd letters", "`augment`", _from_to(defended, "augment", shown)])
+        threats = ("words", "characters")
+        shown = {f"SST-2, worst case of {each}": f"under worst {each}" for each in threats} | {CLEAN: CLEAN}
+        rows.insert(0, ["replaced words, typing errors", "`augment`", _from_to(defended, "augment", shown)])
     return markdown(["you expect", "take", "what it has shown"], rows).replace("---: |", "--- |")
 
 

@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from statistics import fmean
 
-from page_tables import markdown
+from evidence_page import markdown
 
 from rosewood.data.tasks import load_task
 from rosewood.recipe import load_recipe
@@ -55,10 +55,10 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--output", type=Path, default=Path("runs/gentle"))
     given = parser.parse_args()
-    rows = [["recipe", "cross-entropy", "held-out accuracy"], ["---", "---", "---"]]
+    rows: list[list[str]] = []
     for recipe in (name for each in given.recipes for name in _with_variant(each)):
         rows.append(finished(recipe, given.data_dir, given.output / recipe.replace(":", "-")))
-        print(markdown(rows), flush=True)
+        print(markdown(["recipe", "cross-entropy", "held-out accuracy"], rows), flush=True)
 
 
 if __name__ == "__main__":
