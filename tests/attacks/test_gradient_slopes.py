@@ -161,7 +161,7 @@ def test_a_wider_beam_breaks_no_fewer_and_no_trim_is_no_weaker(
     one, wide, rough = (
         run(model, single, method) for method in (Gradient(), Gradient(beam_width=3), Gradient(trim=False))
     )
-    assert wide.summary.counts["broken"] >= one.summary.counts["broken"] == rough.summary.counts["broken"] >= 10
+    assert wide.summary.counts["broken"] >= one.summary.counts["broken"] == rough.summary.counts["broken"] >= 5
     assert rough.summary.changed_words > one.summary.changed_words  # type: ignore[operator]
     assert rough.summary.mean_queries < one.summary.mean_queries  # type: ignore[operator]
 

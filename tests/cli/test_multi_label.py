@@ -67,7 +67,7 @@ def test_from_a_file_to_a_report(rosewood: Rosewood, run: Path, films: Path, tmp
     assert "[comedy" in printed or "[drama" in printed
     (folder,) = (run / "attacks").iterdir()
     assert AttackReport.load(folder / "attack.json").label_names == ["comedy", "drama"]
-    rosewood("report", run, "--output", tmp_path / "report.html")
+    rosewood("report", run, "--output", tmp_path / "report.html", "--overwrite")
     assert "Texts that broke under typos" in (tmp_path / "report.html").read_text()
     rosewood("evaluate", run, "--test-file", films)
     assert Evaluation.load(run / "evaluation.json").sets[0].accuracy == clean.accuracy
