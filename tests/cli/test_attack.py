@@ -319,7 +319,7 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
 
     assert "did you mean pwws?" in fails("--attack", "pwwz")
     assert "attack.trys: no such setting; did you mean tries" in fails("--attack", "typos", "--set", "trys=1")
-    assert "name the folder with --data-dir or ROSEWOOD_DATA" in fails("--attack", "pwws")
+    assert "with --data-dir or ROSEWOOD_DATA" in fails("--attack", "pwws", "--lexicon", "counter-fitted")
     assert "unknown lexicon 'rogget': did you mean roget" in fails("--attack", "pwws", "--lexicon", "rogget")
     assert "no such file, expected a JSON object" in fails("--attack", "pwws", "--lexicon", tmp_path / "none.json")
     assert "has no split 'tset': did you mean test" in fails("--attack", "typos", "--split", "tset")

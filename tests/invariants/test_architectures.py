@@ -27,7 +27,7 @@ def pairs() -> Iterator[Any]:
         marks = [pytest.mark.slow] if brought <= known else []
         known |= brought
         parts = [*(part for stage in stages for part in stage.components()), *load_recipe(recipe).perturbations()]
-        one_label_a_text = any(part.name in ("informative", "substitution", "typing") for part in parts)
+        one_label_a_text = any(part.name in ("informative", "substitution", "typing", "masking") for part in parts)
         builds = [build for build in ARCHITECTURES if not (one_label_a_text and build is t5_encoder)]
         yield from (pytest.param(build, recipe, marks=marks) for build in builds)
 

@@ -32,7 +32,7 @@ def test_every_recipe_moves_the_adapter_and_nothing_else(name: str, tmp_path: Pa
     assert all(torch.isfinite(weight).all() for weight in weights(model).values())
 
 
-@pytest.mark.parametrize("name", every_recipe(but=["vanilla"]))
+@pytest.mark.parametrize("name", every_recipe(but=["vanilla", "flooding"]))  # no loss here is below the flood level
 def test_every_recipe_differs_from_vanilla(name: str, tmp_path: Path) -> None:
     results = []
     for recipe in ("vanilla", name):
