@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rosewood.errors import RunError
 
 FIRST = "value"
-"""Stands for the first setting of a constraint, whatever that is called."""
+"""Means the first setting of a constraint, whatever that is called."""
 
 
 def constraints_in(given: Any) -> Any:
