@@ -169,7 +169,7 @@ def constraint(name: str, settings: Any = None) -> Constraint:
 
     Args:
         name: one of `CONSTRAINTS`.
-        settings: a mapping, in which `value` stands for the first setting, or a plain value:
+        settings: a mapping, in which `value` means the first setting, or a plain value:
             `constraint("similarity", 0.8)` is `constraint("similarity", {"at_least": 0.8})`.
 
     Raises:
