@@ -159,8 +159,7 @@ def quick(*words: str, code: int = 0) -> str:
     """
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *PROGRAM[1:], *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     imported = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)

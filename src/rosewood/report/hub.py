@@ -98,7 +98,7 @@ def push_run(folder: Path, name: str, private: bool = False, message: str = "Upl
     except LocalTokenNotFoundError as error:
         raise RunError("the Hub needs a token to upload: hf auth login") from error
     except HFValidationError as error:
-        raise RunError(f"{name!r} is not a valid repository name; expected one such as my-name/reviews-rose: {error}") from error
+        raise RunError(f"{name!r} is not a repository name such as my-name/reviews-rose: {error}") from error
     except OfflineModeIsEnabled as error:
         raise RunError("HF_HUB_OFFLINE is set, and an upload needs the network: unset it") from error
     except (HfHubHTTPError, OSError) as error:
