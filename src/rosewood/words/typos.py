@@ -131,6 +131,16 @@ def _exchanged(word: str, rng: Random, first: int, table: Mapping[str, str]) -> 
     return "".join(letters)
 
 
+def neighbours(letter: str) -> str:
+    """The letters on the keys that touch a letter's own; none where no keyboard here has it.
+
+    Example:
+        >>> sorted(neighbours("q"))
+        ['a', 'w']
+    """
+    return _keyboard([letter]).get(letter, "")
+
+
 def letters_of(word: str) -> list[str]:
     """What a reader takes for letters, each with its marks."""
     return regex.findall(r"\X", word)

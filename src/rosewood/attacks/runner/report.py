@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -215,5 +216,6 @@ def _name(labels: Sequence[str], number: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the signs that a terminal obeys."""
-    return "".join(sign if sign.isprintable() else " " if sign.isspace() else "�" for sign in text)
+    """Without the signs that a terminal obeys; several in a row are shown as one."""
+    shown = "".join(sign if sign.isprintable() else " " if sign.isspace() else "�" for sign in text)
+    return re.sub("�+", "�", shown)

@@ -55,8 +55,10 @@ class Board:
         """All candidates as they were measured last, and what is being done."""
         if self._state is None:
             return Text("")
-        left = self._state.budget - self._watch.spent(self._output)
-        time = f"{duration(left)} left of {duration(self._state.budget)}" if left > 0 else "the budget is spent"
+        spent, budget = self._watch.spent(self._output), self._state.budget
+        time = f"{duration(budget - spent)} left of {duration(budget)}" if spent < budget else "the budget is spent"
+        if self._state.schedule is not None and self._state.costs is None:  # a race that is run whatever it takes
+            time = duration(spent)
         return Group(tried_table(self._state), Text(f"{self._now}\n{time}", style="dim"))
 
 
@@ -145,7 +147,8 @@ def show_end(state: Hardening, output: Path, console: Console) -> None:
         for text in texts:
             console.print(diff(text, labels), soft_wrap=True)
     console.print(state.sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{duration(state.spent)} of {duration(state.budget)}.", highlight=False)
+    of_budget = "" if state.costs is None else f" of {duration(state.budget)}"
+    console.print(f"{duration(state.spent)}{of_budget}.", highlight=False)
     if state.outcome == "hardened":
         console.print(f"The model is in {output}/model, its card in {output}/README.md", highlight=False, markup=False)
         console.print(f"To make it again:\n{state.reproduce}", highlight=False, markup=False, soft_wrap=True)

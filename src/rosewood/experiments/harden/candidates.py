@@ -121,9 +121,9 @@ def untrained(finalists: Sequence[Trained], around: Sequence[str]) -> list[Untra
 
     Models mix only if their training started from the same weights, head included: those of the checkpoint.
     """
-    best, mixing = finalists[0], [each.name for each in finalists if each.origin == "checkpoint"]
+    mixing = [each.name for each in finalists if each.origin == "checkpoint"]
     mixtures = [Mixture(((name, share), (START, 1 - share))) for name in mixing for share in ALPHAS]
     soups = [Mixture(tuple((name, 1 / len(mixing)) for name in mixing))] if len(mixing) > 1 else []
-    wrapped = [Wrapped(inside, defence) for defence in around for inside in (best.name, START)]
+    wrapped = [Wrapped(each.name, defence) for each in finalists for defence in around]
     first = len(ALPHAS) if mixtures else 0
-    return [*wrapped[:1], *mixtures[:first], *soups, *wrapped[1:], *mixtures[first:]]
+    return [*wrapped[: len(around)], *mixtures[:first], *wrapped[len(around) :], *soups, *mixtures[first:]]

@@ -22,7 +22,7 @@ from rosewood.experiments.engines.local import CellEngine
 from rosewood.experiments.harden.board import Board
 from rosewood.experiments.harden.candidates import START, Trained, entrants, threat_names, untrained, wrappers
 from rosewood.experiments.harden.outcome import export
-from rosewood.experiments.harden.race import FILE, Here, Race
+from rosewood.experiments.harden.race import FILE, Here, Race, bars_on_terminals_only
 from rosewood.experiments.harden.rows import FOLDER, chooses_and_judges, choosing_task, divide, own_rows, training_task
 from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned
 from rosewood.experiments.harden.stage import RUN, Work, right_on, train_until, withstood
@@ -292,14 +292,16 @@ def _begin(race: Race, asked: RunSettings, held_out: bool) -> None:
             race.update(plain_steps=fixed)
         elif race.state.plain_steps is None:
             race.news(race.state, "the model is not a classifier yet: measuring a step of plain fine-tuning")
-            affordable = PLAIN_SHARE * race.state.budget / race.watch.step(plan, "vanilla")
+            with bars_on_terminals_only():
+                affordable = PLAIN_SHARE * race.state.budget / race.watch.step(plan, "vanilla")
             wanted = PLAIN_EPOCHS * _steps(race)
             race.update(plain_steps=max(LEAST_STEPS, int(min(affordable, wanted))))
         steps = race.state.plain_steps
         assert steps is not None
         race.news(race.state, f"plain fine-tuning, {steps} steps")
         plan = plan.model_copy(update={"arguments": plan.arguments | {"max_steps": steps}})
-        model = train_until(plan, place / RUN, steps).resolve()
+        with bars_on_terminals_only():
+            model = train_until(plan, place / RUN, steps).resolve()
     race.base = race.base.model_copy(update={"model": str(model)})
     race.update(start=str(model), pretrained=origin)
 
@@ -346,6 +348,7 @@ def _plan(race: Race) -> None:
         costs,
         [each.name for each in race.entrants],
         {"choosing": choosing, "steps": _steps(race)},
+        len(race.around),
         len(untrained(race.entrants[:2], race.around)),
     )
     race.update(f"planned: {_told(schedule.keep)} candidates", costs=costs, schedule=schedule, planned_at=spent)
@@ -371,7 +374,8 @@ def _costs(race: Race) -> Costs:
     steps = {}
     for each in race.entrants:
         try:
-            steps[each.name] = watch.step(_plan_of(race, each), each.name)
+            with bars_on_terminals_only():
+                steps[each.name] = watch.step(_plan_of(race, each), each.name)
         except RosewoodError as error:
             raise ExperimentError(
                 f"{each.name} cannot be trained here: {error}\nName candidates that can, with --candidate"

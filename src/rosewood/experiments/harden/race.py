@@ -19,7 +19,7 @@ from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError
 from rosewood.experiments.cell import ERROR
 from rosewood.experiments.engines.local import CellEngine, Event
-from rosewood.experiments.harden.candidates import START, Mixture, Trained, Untrained, untrained
+from rosewood.experiments.harden.candidates import START, Mixture, Trained, Untrained, Wrapped, untrained
 from rosewood.experiments.harden.rows import choosing_task
 from rosewood.experiments.harden.schedule import (
     FEWEST_ROWS,
@@ -47,7 +47,7 @@ class Here:
         """One candidate after the other."""
         for folder in folders:
             yield Event(folder, "started")
-            with _bars_on_terminals_only():
+            with bars_on_terminals_only():
                 try:
                     work_on_candidate(folder)
                 except Interrupted:
@@ -56,7 +56,7 @@ class Here:
 
 
 @contextmanager
-def _bars_on_terminals_only() -> Iterator[None]:
+def bars_on_terminals_only() -> Iterator[None]:
     """Bars of training say nothing in a file or a pipe, where they cannot move."""
     console = get_console()
     before, console.quiet = console.quiet, console.quiet or not sys.stdout.isatty()
@@ -98,6 +98,7 @@ class Race:
         assert self.state.schedule is not None
         self.measure([self.base], 0, "the model as it is")
         self._check_start()
+        self.measure([self._made(Wrapped(START, defence), 0) for defence in self.around], 0, "no training")
         going = list(self.state.schedule.entrants)
         for stage in range(1, len(self.state.schedule.keep) + 1):
             self.measure([self._trained(name, stage) for name in going], stage, f"stage {stage}")
@@ -156,12 +157,14 @@ class Race:
         trained = f" after {found.steps} steps" if found.steps else ""
         return (
             f"{found.candidate}{trained}: clean {found.clean_accuracy:.1%}, robust {found.robust_accuracy:.1%} of "
-            f"{len(found.robust)} held-out rows; {self.left()} left"
+            f"{len(found.robust)} held-out rows{self._left()}"
         )
 
-    def left(self) -> str:
-        """Of the budget."""
-        return duration(max(0.0, self.state.budget - self.watch.spent(self.output)))
+    def _left(self) -> str:
+        """What is left of the budget, unless the race is run whatever it takes."""
+        if self.state.costs is None:
+            return ""
+        return f"; {duration(max(0.0, self.state.budget - self.watch.spent(self.output)))} left"
 
     def _entrant(self, name: str) -> Trained:
         return next(each for each in self.entrants if each.name == name)
@@ -272,7 +275,7 @@ class Race:
         schedule, costs = self.state.schedule, self.state.costs
         if schedule is None or costs is None:  # a race that is run whatever it takes
             return 0.0
-        stages = list(enumerate([1, *schedule.keep]))
+        stages = list(enumerate([1 + len(self.around), *schedule.keep]))
         planned = sum(stage_seconds(schedule, costs, number, count) for number, count in stages[: stage + 1])
         spent = self.watch.spent(self.output)
         slowness = max(1.0, (spent - self.state.planned_at) / planned)

@@ -107,7 +107,13 @@ def shares(stages: int) -> list[float]:
 
 
 def planned(
-    budget: float, spent: float, costs: Costs, entrants: Sequence[str], rows: dict[str, int], untrained: int
+    budget: float,
+    spent: float,
+    costs: Costs,
+    entrants: Sequence[str],
+    rows: dict[str, int],
+    around: int,
+    untrained: int,
 ) -> Schedule:
     """The race that fits the time that is left.
 
@@ -117,14 +123,15 @@ def planned(
         costs: What things were measured to take.
         entrants: The candidates that are trained, the most promising first; the last are left out if time is short.
         rows: How many there are: `choosing`, and `steps`, the steps of one pass over the training rows.
-        untrained: Candidates that could be made without training.
+        around: Defences that are put around the model as it is, before anything is trained.
+        untrained: Candidates that could be made of the finalists without training.
 
     Raises:
         ExperimentError: not even one candidate fits.
     """
     left = USED * budget - spent
     for count in range(len(entrants), 0, -1):
-        found = _fitting(left, costs, list(entrants[:count]), rows, untrained)
+        found = _fitting(left, costs, list(entrants[:count]), rows, around, untrained)
         if found is not None:
             return found
     least = _least(costs, entrants[0])
@@ -135,10 +142,12 @@ def planned(
     )
 
 
-def _fitting(left: float, costs: Costs, entrants: list[str], rows: dict[str, int], untrained: int) -> Schedule | None:
+def _fitting(
+    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, untrained: int
+) -> Schedule | None:
     keep, parts = halved(len(entrants)), shares(len(halved(len(entrants))))
     mixtures, row = min(untrained, MOST_MIXTURES), HARDER * max(costs.attacked_row, 1e-9)
-    measurements = 1 + sum(keep) + mixtures
+    measurements = 1 + around + sum(keep) + mixtures
     test_rows = _between(FEWEST_ROWS, TEST_SHARE * left / (2 * row), MOST_TEST)
     fewest, most = (min(bound, rows["choosing"]) for bound in (FEWEST_ROWS, MOST_ATTACKED))
     attacked = _between(fewest, MEASURING_SHARE * left / (measurements * row), most)
@@ -170,7 +179,7 @@ def measurement_seconds(costs: Costs, clean_rows: int, attacked_rows: int) -> fl
 
 
 def stage_seconds(schedule: Schedule, costs: Costs, stage: int, count: int) -> float:
-    """Of a stage, counted from 1, with so many candidates in it; of stage 0, that of the start alone."""
+    """Of a stage, counted from 1, with so many candidates in it; in stage 0 nothing is trained."""
     measuring = count * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
     if stage == 0:
         return measuring
