@@ -1,15 +1,22 @@
-"""Write the table of docs/defences.md from what is kept of experiments/defences-sst2.yaml.
+"""Write the tables of docs/defences.md from the kept results of recipes, and of attacks on wrapped runs.
 
     python benchmarks/defences_page.py
+    python benchmarks/defences_page.py --keep "corrected around vanilla" --seed 0 runs/vanilla-corrected
 
 Of each defence: accuracy on clean text, and robust accuracy against the worst of several attacks on words and on
 characters, means over the seeds. Gains over plain fine-tuning are means over the same attacked examples, with 95 %
 intervals over examples (each example counts once, as the mean over its seeds). What training costs is the ratio of
 steps in benchmarks/defences_step_cost.json, or the passes of a step where that file does not have it.
+
+A wrapped model has no gradients. The second table therefore has attacks without them, on models with and without a
+wrapper: `rosewood attack RUN --attack worst --set threat=characters --set white_box=false --examples 100`. `--keep`
+adds such an attack on a run to experiments/results/wrapped-sst2.tar.xz.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
 import tarfile
 from collections import defaultdict
@@ -26,9 +33,11 @@ from rosewood.results import AttackReport, CellResult
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "experiments" / "results" / "defences-sst2.tar.xz"
+WRAPPED = KEPT.with_name("wrapped-sst2.tar.xz")
 STEPS = HERE / "defences_step_cost.json"
 PAGE = HERE.parent / "docs" / "defences.md"
 BEGIN, END = "<!-- benchmarks/defences_page.py writes this table -->", "<!-- end of the table -->"
+BEGIN_WRAPPED = "<!-- benchmarks/defences_page.py writes the table of wrapped models -->"
 BASELINE, THREATS = "vanilla", ("words", "characters")
 Outcomes = dict[int, float]
 """Example -> 1 if the model was right on it and stayed so, else 0."""
@@ -132,14 +141,83 @@ def table(found: list[Trained]) -> str:
     return markdown(header, rows)
 
 
+def wrapped() -> list[Trained]:
+    """The kept attacks without gradients, plain fine-tuning first."""
+    found = []
+    for (label, seed), (report, lines) in _kept_attacks().items():
+        summary = AttackReport.model_validate_json(report)
+        attacked = {summary.settings["threat"]: outcomes(lines)}
+        found.append(Trained(label, int(seed), summary.summary.clean_accuracy, attacked, summary.forwards))
+    return sorted(found, key=lambda each: (each.label != BASELINE, " around " in each.label, each.label))
+
+
+def _kept_attacks() -> dict[tuple[str, str], tuple[bytes, bytes]]:
+    """Label and seed -> attack.json and examples.jsonl."""
+    if not WRAPPED.exists():
+        return {}
+    with tarfile.open(WRAPPED) as kept:
+        texts = {each.name: kept.extractfile(each).read() for each in kept.getmembers()}  # type: ignore[union-attr]
+    names = {tuple(name.split("/")[:2]) for name in texts}
+    return {
+        (label, seed): (texts[f"{label}/{seed}/attack.json"], texts[f"{label}/{seed}/examples.jsonl"])
+        for label, seed in sorted(names)
+    }
+
+
+def keep(run: Path, label: str, seed: int) -> None:
+    """Add the attack without gradients on a run to the archive, or put it in place of an older one."""
+    files = [
+        file
+        for file in sorted((run / "attacks").glob("worst-*/attack.json"))
+        if AttackReport.load(file).settings.get("white_box") is False
+    ]
+    if len(files) != 1:
+        raise SystemExit(f"{run} has {len(files)} attacks by worst with white_box=false, and one is expected")
+    attacks = _kept_attacks() | {
+        (label, str(seed)): (files[0].read_bytes(), files[0].with_name("examples.jsonl").read_bytes())
+    }
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:xz") as archive:
+        for (name, number), texts in sorted(attacks.items()):
+            for file, text in zip(("attack.json", "examples.jsonl"), texts, strict=True):
+                entry = tarfile.TarInfo(f"{name}/{number}/{file}")
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text))
+    WRAPPED.write_bytes(content.getvalue())
+
+
+def wrapped_table(found: list[Trained]) -> str:
+    """A row for each model, plain fine-tuning first."""
+    groups: dict[str, list[Trained]] = defaultdict(list)
+    for one in found:
+        groups[one.label].append(one)
+    base = {one.seed: one for one in groups[BASELINE]}
+    rows = []
+    for label, group in groups.items():
+        clean = f"{100 * fmean(one.clean for one in group):.1f}"
+        gained = gain(group, base, "characters")
+        rows.append([label, str(len(group)), clean, gained, f"{group[0].forwards:g}"])
+    return markdown(["model", "seeds", "clean", "worst characters, without gradients", "an answer"], rows)
+
+
 def main() -> None:
-    """Put the table between its two marks."""
+    """Put the tables between their marks."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--keep", metavar="LABEL", help="what the run is called in the table")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("run", nargs="?", type=Path)
+    asked = parser.parse_args()
+    if asked.keep:
+        keep(asked.run, asked.keep, asked.seed)
+    tables = {BEGIN: table(cells(KEPT)) if KEPT.exists() else "No cell has finished yet."}
+    tables[BEGIN_WRAPPED] = wrapped_table(wrapped())
     page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    written = table(cells(KEPT)) if KEPT.exists() else "No cell has finished yet."
-    PAGE.write_text(f"{before}{BEGIN}\n\n{written}\n\n{END}{after}", encoding="utf-8")
-    print(written)
+    for begin, written in tables.items():
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(END)
+        page = f"{before}{begin}\n\n{written}\n\n{END}{after}"
+        print(written)
+    PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

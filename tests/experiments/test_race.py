@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,8 @@ class World:
         if work.kind == "mixture":
             parts = [(self.ends[name], share) for name, share in zip(work.made_of, work.parts.values(), strict=True)]
             return sum(end[0] * share for end, share in parts), sum(end[1] * share for end, share in parts)
+        if work.kind == "wrapped":
+            return self.ends.get(work.candidate, start)
         end, done = self.ends[work.candidate], work.until / work.arguments["max_steps"]
         return start[0] + done * (end[0] - start[0]), start[1] + done * (end[1] - start[1])
 
@@ -84,7 +87,7 @@ COSTS = Costs(steps=dict.fromkeys("abcde", 0.5) | {"b": 2.0}, clean_row=0.001, a
 
 
 def race_in(folder: Path, world: World, budget: float = 900.0, **changes: Any) -> Race:
-    names = [name for name in world.ends if name != START]
+    names = [name for name in world.ends if name in world.costs.steps]
     schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, 0, 5)
     state = Hardening(
         identity="", command="", model="m", start="m", pretrained="p", task="t", threats=["typos"], budget=budget,
@@ -173,6 +176,26 @@ def test_killed_anywhere_it_decides_alike(tmp_path: Path) -> None:
 def test_a_budget_for_nothing_is_refused_before_any_training() -> None:
     with pytest.raises(ExperimentError, match=r"the budget is too short: 10 s.*--budget"):
         planned(10.0, 0.0, COSTS, ["a"], {"choosing": ROWS, "steps": 100}, 0, 3)
+
+
+@pytest.mark.parametrize("around", [0, 1, 3])
+@pytest.mark.parametrize("attacked_row", [0.05, 1.0, 7.0])
+def test_the_budget_that_the_error_names_is_enough(around: int, attacked_row: float) -> None:
+    costs = COSTS.model_copy(update={"attacked_row": attacked_row})
+    rest: Any = (costs, list("ab"), {"choosing": ROWS, "steps": 100}, around, 6)
+    with pytest.raises(ExperimentError) as refused:
+        planned(20.0, 15.0, *rest)
+    named = re.search(r"--budget (\d+)m", str(refused.value))
+    assert named is not None
+    assert planned(60.0 * int(named[1]), 15.0, *rest).entrants[0] == "a"
+
+
+def test_a_defence_around_the_model_is_measured_before_anything_is_trained(tmp_path: Path) -> None:
+    world = World(ENDS | {"corrected around start": (0.9, 0.7)}, COSTS)
+    race = race_in(tmp_path, world)
+    race.around = ["corrected"]
+    assert race.run() == "corrected around start"
+    assert world.measured[:2] == [START, "corrected around start"]
 
 
 def test_a_short_budget_leaves_out_the_last_candidates() -> None:

@@ -130,11 +130,13 @@ def planned(
         ExperimentError: not even one candidate fits.
     """
     left = USED * budget - spent
-    for count in range(len(entrants), 0, -1):
-        found = _fitting(left, costs, list(entrants[:count]), rows, around, untrained)
+    most = min(untrained, MOST_MIXTURES)
+    races = [(count, mixtures) for count in range(len(entrants), 0, -1) for mixtures in range(most, 0, -1)]
+    for count, mixtures in [*races, (1, 0)]:  # what is made without training costs little: one at least, if it fits
+        found = _fitting(left, costs, list(entrants[:count]), rows, around, mixtures)
         if found is not None:
             return found
-    least = _least(costs, entrants[0])
+    least = _least(costs, entrants[0], around)
     raise ExperimentError(
         f"the budget is too short: {budget:.0f} s, of which {spent:.0f} s are spent, and one candidate takes about "
         f"{least:.0f} s more. Give --budget {ceil((spent + least) / USED / 60)}m or more, fewer threats, "
@@ -143,10 +145,10 @@ def planned(
 
 
 def _fitting(
-    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, untrained: int
+    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, mixtures: int
 ) -> Schedule | None:
     keep, parts = halved(len(entrants)), shares(len(halved(len(entrants))))
-    mixtures, row = min(untrained, MOST_MIXTURES), HARDER * max(costs.attacked_row, 1e-9)
+    row = HARDER * max(costs.attacked_row, 1e-9)
     measurements = 1 + around + sum(keep) + mixtures
     test_rows = _between(FEWEST_ROWS, TEST_SHARE * left / (2 * row), MOST_TEST)
     fewest, most = (min(bound, rows["choosing"]) for bound in (FEWEST_ROWS, MOST_ATTACKED))
@@ -194,8 +196,8 @@ def judging_seconds(costs: Costs, rows: int) -> float:
     return 2 * (costs.begin + rows * (costs.attacked_row * HARDER + clean * costs.clean_row))
 
 
-def _least(costs: Costs, entrant: str) -> float:
-    measuring = 2 * measurement_seconds(costs, FEWEST_ROWS, FEWEST_ROWS)
+def _least(costs: Costs, entrant: str, around: int) -> float:
+    measuring = (2 + around) * measurement_seconds(costs, FEWEST_ROWS, FEWEST_ROWS)
     return measuring + LEAST_STEPS * costs.steps[entrant] + judging_seconds(costs, FEWEST_ROWS)
 
 
