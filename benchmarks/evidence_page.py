@@ -183,14 +183,37 @@ def choose() -> str:
             _from_to(snli, "adv-mixout", {"SNLI under PWWS": "under pwws", CLEAN: CLEAN}),
         ],
         ["sentences written to fool models", "`rose-ensemble`", _points(rose, "rose-ensemble")],
-        ["such sentences, at the price of plain fine-tuning", "`child-tuning-d`", _points(rose, "child-tuning-d")],
         ["nothing in particular: clean accuracy first", "`smart`", _points(rose, "smart")],
     ]
     if defended.seeds_of("augment", CLEAN):
         threats = ("words", "characters")
         shown = {f"SST-2, worst case of {each}": f"under worst {each}" for each in threats} | {CLEAN: CLEAN}
         rows.insert(0, ["replaced words, typing errors", "`augment`", _from_to(defended, "augment", shown)])
+    rows.insert(
+        1, ["typing errors, with a model that is trained already", "`rosewood wrap --with corrected`", _wrapped_gain()]
+    )
     return markdown(["you expect", "take", "what it has shown"], rows).replace("---: |", "--- |")
+
+
+def wrapped() -> str:
+    """Models with and without a wrapper, under attacks without gradients."""
+    from defences_page import wrapped, wrapped_table  # it takes its tables' form from here
+
+    return wrapped_table(wrapped())
+
+
+def _wrapped_gain() -> str:
+    from defences_page import wrapped
+
+    plain, around = (
+        [each for each in wrapped() if each.label == label] for label in ("vanilla", "corrected around vanilla")
+    )
+    robust = [fmean(fmean(each.attacked["characters"].values()) for each in side) for side in (plain, around)]
+    clean = [fmean(each.clean for each in side) for side in (plain, around)]
+    return (
+        f"SST-2, worst case of characters without gradients {100 * robust[0]:.1f} → {100 * robust[1]:.1f} %, "
+        f"clean {100 * clean[0]:.1f} → {100 * clean[1]:.1f} %"
+    )
 
 
 def _from_to(study: Study, method: str, figures: Mapping[str, str]) -> str:
@@ -212,6 +235,7 @@ def _points(study: Study, method: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "defences": defences,
+    "wrapped": wrapped,
     "rose": rose,
     "duration": duration,
     "rift": rift,
