@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
 import torch
 from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
 
 from slow_attacks import Logits
 
 Slope = Callable[[list[str], int, str], float]
+Edit = tuple[int, str]
+Words = Sequence[str]
 
 
 def slope_of(model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerBase, label: int) -> Slope:
@@ -39,67 +42,110 @@ def slope_of(model: BertForSequenceClassification, tokenizer: PreTrainedTokenize
     return slope
 
 
+def believed(
+    words: Words, edits: list[Edit], slopes: list[float], asked: dict[tuple[str, ...], float]
+) -> list[tuple[float, float]]:
+    """Mean and spread of the effect of each edit: ridge regression around the slopes, by its normal equations."""
+    spreads = []
+    for (i, _), slope in zip(edits, slopes, strict=True):
+        own = [other for (at, _), other in zip(edits, slopes, strict=True) if at == i]
+        spreads.append(0.3 + 0.5 * abs(slope) + (sum(other**2 for other in own) / len(own)) ** 0.5)
+    precision = np.diag([1 / spread**2 for spread in spreads])
+    right = precision @ np.array(slopes)
+    for text, change in asked.items():
+        row = np.array([float(text[i] == other != words[i]) for i, other in edits])
+        precision += np.outer(row, row) / 0.5**2
+        right += row * change / 0.5**2
+    covariance = np.linalg.inv(precision)
+    return list(zip(covariance @ right, np.diag(covariance) ** 0.5, strict=True))
+
+
+def with_edits(words: Words, edits: list[Edit]) -> tuple[str, ...]:
+    changed = list(words)
+    for i, other in edits:
+        changed[i] = other
+    return tuple(changed)
+
+
+def most_hopeful(edits: list[Edit], hoped: list[float]) -> list[tuple[float, Edit]]:
+    """The best edit of each word, the best word first; only those that should help, or the best of all."""
+    best: dict[int, tuple[float, Edit]] = {}
+    for value, edit in zip(hoped, edits, strict=True):
+        if edit[0] not in best or value < best[edit[0]][0]:
+            best[edit[0]] = value, edit
+    ordered = sorted(best.values(), key=lambda each: each[0])
+    return [each for each in ordered if each[0] < 0] or ordered[:1]
+
+
 def slow_gradient(
     logits: Logits, slope: Slope, words: list[str], label: int, surface: dict[str, list[str]], cost: float
 ) -> list[str] | None:
     """The words that fool the model, or None: a beam of one text, trimmed."""
-    options = [surface.get(word, []) for word in words]
-    count = sum(map(len, options))
-    if count <= 3:
-        for i, found in enumerate(options):
-            for other in found:
-                tried = [*words[:i], other, *words[i + 1 :]]
-                if logits(tried).argmax() != label:
-                    return tried
+    edits = [(i, other) for i, word in enumerate(words) for other in surface.get(word, [])]
+    if len(edits) <= 3:
+        for edit in edits:
+            tried = list(with_edits(words, [edit]))
+            if logits(tried).argmax() != label:
+                return tried
         return None
 
-    def margin(text: list[str]) -> float:
-        found = logits(text)
+    def margin(text: Words) -> float:
+        found = logits(list(text))
         return float(found[label] - max(found[i] for i in range(len(found)) if i != label))
 
-    base, seen, passes = list(words), [list(words)], 0
-    known: list[dict[tuple[int, str], float]] = []
-    while not known or passes + 4 <= cost * (1 + len(words) + count):
-        passes += 4
-        # From the original word to the other one, along the gradient at the text so far.
-        known.append({})
-        for i, found in enumerate(options):
-            back = 0.0 if base[i] == words[i] else slope(base, i, words[i])
-            for other in found:
-                known[-1][i, other] = (0.0 if base[i] == other else slope(base, i, other)) - back
-        best = []
-        for i, found in enumerate(options):
-            means = [sum(each[i, other] for each in known) / len(known) for other in found]
-            if found:
-                best.append((min(means), i, found[means.index(min(means))]))
-        best.sort(key=lambda each: each[0])
-        chosen = [each for each in best if each[0] < 0] or best[:1]
-
-        def first(count: int, chosen: list = chosen) -> list[str]:
-            changed = list(words)
-            for _, i, other in chosen[:count]:
-                changed[i] = other
-            return changed
-
-        everything = first(len(chosen))
-        if everything in seen:
+    unit = margin(words) / 3
+    asked: dict[tuple[str, ...], float] = {}  # what each text that was asked for adds to the value
+    waiting: list[tuple[str, ...]] = []  # those without a gradient
+    base: Words = words
+    sums, gradients, passes = np.zeros(len(edits)), 0, 0
+    while gradients == 0 or passes + 6 <= cost * (1 + len(words) + len(edits)) ** 0.5:
+        for number, (i, other) in enumerate(edits):
+            # From the original word to the other one, along the gradient at the text so far.
+            forth = 0.0 if base[i] == other else slope(list(base), i, other)
+            back = 0.0 if base[i] == words[i] else slope(list(base), i, words[i])
+            sums[number] += (forth - back) / unit
+        gradients, passes = gradients + 1, passes + 3
+        for _ in range(3):
+            effects = believed(words, edits, list(sums / gradients), asked)
+            for level in range(8):
+                chosen = most_hopeful(edits, [mean - level / 4 * spread for mean, spread in effects])
+                text = with_edits(words, [edit for _, edit in chosen])
+                if text not in asked:
+                    break
+            else:
+                break
+            passes += 1
+            if logits(list(text)).argmax() != label:
+                return trimmed(logits, margin, words, label, chosen)
+            asked[text] = margin(text) / unit - 3
+            waiting.append(text)
+        if not waiting:
             return None
-        seen.append(everything)
-        if logits(everything).argmax() != label:
-            few, many = 0, len(chosen)
-            rate = (margin(everything) - margin(words)) / sum(value for value, _, _ in chosen)
-            left, guess = margin(words), 0
-            while left >= 0 and guess < many:
-                left += rate * chosen[guess][0]
-                guess += 1
-            for _ in range(2):
-                if many - few > 1:
-                    guess = min(max(guess, few + 1), many - 1)
-                    if logits(first(guess)).argmax() != label:
-                        many = guess
-                    else:
-                        few = guess
-                    guess = (few + many) // 2
-            return first(many)
-        base = everything
+        base = min(waiting, key=lambda each: asked[each])
+        waiting.remove(tuple(base))
     return None
+
+
+def trimmed(
+    logits: Logits, margin: Callable[[Words], float], words: list[str], label: int, chosen: list[tuple[float, Edit]]
+) -> list[str]:
+    """With fewer of the edits, if three guesses find that they suffice."""
+
+    def first(count: int) -> list[str]:
+        return list(with_edits(words, [edit for _, edit in chosen[:count]]))
+
+    few, many = 0, len(chosen)
+    rate = (margin(first(many)) - margin(words)) / sum(value for value, _ in chosen)
+    left, guess = margin(words), 0
+    while left >= 0 and guess < many:
+        left += rate * chosen[guess][0]
+        guess += 1
+    for _ in range(3):
+        if many - few > 1:
+            guess = min(max(guess, few + 1), many - 1)
+            if logits(first(guess)).argmax() != label:
+                many = guess
+            else:
+                few = guess
+            guess = (few + many) // 2
+    return first(many)

@@ -90,7 +90,7 @@ def test_the_confidence_of_the_model_changes_nothing(
         free = run(classifier, data, method)
         for factor in (0.05, 20, 1000):
             assert by_text(run(scaled(deepcopy(classifier), factor), data, method)) == by_text(free), factor
-        assert free.summary.counts["broken"] >= 5 and free.summary.mean_queries > 4  # type: ignore[operator]
+        assert free.summary.counts["broken"] >= 5 and free.summary.mean_queries > 5  # type: ignore[operator]
 
 
 def scaled(model: BertForSequenceClassification, factor: float) -> BertForSequenceClassification:
@@ -183,7 +183,7 @@ def test_only_the_named_field_reaches_the_model_changed(
     one, two = ({text for row in seen for text in row[i]} for i in (0, 1))
     fixed = {"premise": two, "hypothesis": one}[field]
     other = {"premise": "hypothesis", "hypothesis": "premise"}[field]
-    assert fixed == set(pairs[other][:8]) and len(one | two) > 25
+    assert fixed == set(pairs[other][:8]) and len(one | two) > 30
 
 
 class _Listening:

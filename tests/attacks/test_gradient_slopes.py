@@ -161,7 +161,7 @@ def test_a_wider_beam_breaks_no_fewer_and_no_trim_is_no_weaker(
     one, wide, rough = (
         run(model, single, method) for method in (Gradient(), Gradient(beam_width=3), Gradient(trim=False))
     )
-    assert wide.summary.counts["broken"] >= one.summary.counts["broken"] == rough.summary.counts["broken"] >= 5
+    assert wide.summary.counts["broken"] >= one.summary.counts["broken"] == rough.summary.counts["broken"] >= 10
     assert rough.summary.changed_words > one.summary.changed_words  # type: ignore[operator]
     assert rough.summary.mean_queries < one.summary.mean_queries  # type: ignore[operator]
 
@@ -171,7 +171,7 @@ def test_a_wider_beam_breaks_no_fewer_and_no_trim_is_no_weaker(
 def test_no_more_words_change_than_allowed(
     share: float, width: int, model: BertForSequenceClassification, single: Dataset, run: Run
 ) -> None:
-    method = Gradient(max_words_share=share, beam_width=width, max_cost=1.0)
+    method = Gradient(max_words_share=share, beam_width=width)
     for each in (method, replace(method, edits="characters")):
         broken = [example for example in run(model, single, each).examples if example.status == "broken"]
         assert broken and all(len(one.changes) <= max(1, int(share * one.words)) for one in broken)

@@ -1,24 +1,25 @@
 """Gradient attack: white-box, one backward pass scores every edit of every word at once.
 
 The slope of an edit, what it would do to the margin to first order, is what HotFlip (Ebrahimi et al., ACL 2018) ranks
-letters by; here it ranks whole words of a lexicon, or slips of the finger. Slopes of different words add up, so every
-word takes its best edit at once, where that should help. If the model is still right, the gradient is taken there, too,
-and the edits are chosen by the mean of the slopes so far, each of them from the original word to its substitute: a
-gradient at one end of a long step says little about the other, and the mean of both says more. What breaks the
-model is trimmed: the steepest edits that should suffice, by what the whole step did, and then one more guess. A text
-with no more edits than a backward pass is worth is asked for each of them instead.
+letters by; here it ranks whole words of a lexicon, or slips of the finger. Every word takes its best edit at once,
+where that should help. If the model is still right, the answer corrects what is believed of the effects of the edits
+(`runner/effects.py`), and the text that is best by then is asked for. If that text is known, effects are believed to be
+better than expected, by more and more of their spread, until there is a new one. After three such texts, which cost as
+much as a gradient, the gradient is taken at the best text that has none, and effects start from the mean of slopes:
+a gradient at one end of a long step says little about the other.
 
-With a wider beam, a round also asks for texts in which only the steepest half, quarter, … of the words changed, and
-goes on from the best.
+What breaks the model is trimmed: the best edits that should suffice, by what the whole step did, and then a few more
+guesses. A text with no more edits than a backward pass is worth is asked for each of them instead.
 
 Deviations from HotFlip: words and their substitutes may have several tokens (`runner/slopes.py` says how these are
-compared); all words change at once; candidates are scored by the model before they are believed; the gradient is the
-margin's, which does not vanish where a model is sure.
+compared); all words change at once; candidates are scored by the model before they are believed, and slopes are
+corrected by what it says; the gradient is the margin's, which does not vanish where a model is sure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal, NamedTuple
@@ -27,6 +28,7 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
+from rosewood.attacks.runner.effects import Effects
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes
 from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit
@@ -37,8 +39,12 @@ from rosewood.models.sites import site_problems
 from rosewood.words.constraints import Surface
 from rosewood.words.text import replaced
 
-TRIMS = 2
+TRIMS = 3
 """Queries for a text with fewer edits."""
+OPTIMISM = 0.25
+"""By what part of their spread effects are believed to be better, from one text that is known to the next."""
+LEVELS = 8
+"""How often they may."""
 MIN_LETTERS = 3
 """Shorter words get no slips."""
 
@@ -52,12 +58,12 @@ class Gradient(Substitution):
     edits: Literal["words", "characters"] = "words"
     """What may replace a word: its substitutes in the lexicon, or the word with a slip of the finger."""
     beam_width: Annotated[int, Field(ge=1)] = 1
-    """Texts that each round asks for."""
-    max_cost: Annotated[float, Field(gt=0)] = 0.3
-    """Passes that rounds may take for each text of the beam, as a share of those of asking for each edit by itself; one
-    round is always made."""
+    """Texts that are asked for at the same time."""
+    max_cost: Annotated[float, Field(gt=0)] = 5.0
+    """Passes of rounds, at most, for each text of the beam, in square roots of those of asking for each edit by itself:
+    30 where that takes 36, 60 where it takes 144. One round is always made."""
     trim: bool = True
-    """Change no more words than it takes, as far as two more queries show."""
+    """Change no more words than it takes, as far as a few more queries show."""
     max_words_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the words changed, at most; one word is always allowed."""
     slips: Annotated[int, Field(ge=1)] = 5
@@ -88,43 +94,59 @@ class Gradient(Substitution):
                 yield probe([original])
                 yield move([replaced(original, *edit) for edit in edits])
             return
-        budget = self.beam_width * self.max_cost * (1 + len(original) + len(edits))
-        base, seen = original, {original}
-        slopes_of: list[Floats] = []
-        before, spent = 0.0, 0
-        while not slopes_of or spent + 2 + BACKWARD <= budget:
+        budget = self.beam_width * self.max_cost * math.sqrt(1 + len(original) + len(edits))
+        effects, base, before, spent = Effects(edits), original, 0.0, 0
+        seen = {original}
+        without: dict[Candidate, float] = {}  # values of texts whose gradient is not known
+        while base == original or spent + (1 + BACKWARD) * (1 + self.beam_width) <= budget:
             asked = _edits_of(base, original, surface)
             found = yield slopes([base], [asked])
-            if not slopes_of:
+            spent += 1 + BACKWARD
+            if base == original:
                 before = float(found.values[0])
-            slopes_of.append(_from_the_original(edits, dict(zip(asked, found.slopes[0], strict=True)), original))
-            step = _steepest(original, edits, np.mean(slopes_of, axis=0))
-            new = [each for each in self._parts(step, target) if each.after not in seen]
-            if not new:
+            effects.sloped(_from_the_original(edits, dict(zip(asked, found.slopes[0], strict=True)), original))
+            for _ in range(1 + BACKWARD):
+                new = self._new(edits, effects, seen, target)
+                if not new:
+                    break
+                scores = yield probe([step.after for step in new])
+                spent += len(new)
+                for step, value, wrong in zip(new, scores.values.tolist(), scores.wrong, strict=True):
+                    if wrong:
+                        yield from self._broken(step, before, value)
+                    effects.asked(step.edits, value - before)
+                    seen.add(step.after)
+                    without[step.after] = value
+            if not without:
                 return
-            seen.update(each.after for each in new)
-            scores = yield probe([each.after for each in new])
-            for i in np.flatnonzero(scores.wrong):
-                yield from self._broken(new[i], before, float(scores.values[i]))
-            base = new[first_lowest(scores.values, scores.near)].after
-            spent += 1 + BACKWARD + len(new)
+            base = list(without)[first_lowest(np.array(list(without.values())), scores.near)]
+            del without[base]
 
-    def _parts(self, whole: _Step, target: Target) -> list[_Step]:
-        """As many as the beam is wide: all edits of a step, the steepest half of them, a quarter, and so on."""
-        most = max(1, int(self.max_words_share * len(target.words)))
-        allowed = whole.cut(most)
-        while allowed.edits and not target.allowed([allowed.after], target.words):
-            allowed = allowed.cut(len(allowed.edits) - 1)
-        sizes = dict.fromkeys(len(allowed.edits) >> i for i in range(self.beam_width))
-        parts = [allowed.cut(size) for size in sizes if size]
-        return [parts[i] for i in target.allowed([part.after for part in parts], target.words)]
+    def _new(self, edits: Sequence[Edit], effects: Effects, seen: Collection[Candidate], target: Target) -> list[_Step]:
+        """The steps that should do most, as many as the beam is wide, to texts that have not been asked for."""
+        means, spreads = effects.believed()
+        new: dict[Candidate, _Step] = {}
+        for level in range(LEVELS):
+            step = self._allowed(_best(target.words, edits, means - OPTIMISM * level * spreads), target)
+            if step.edits and step.after not in seen:
+                new.setdefault(step.after, step)
+            if len(new) == self.beam_width:
+                break
+        return list(new.values())
+
+    def _allowed(self, step: _Step, target: Target) -> _Step:
+        """Without the last edits, as far as bounds and constraints do not allow all."""
+        step = step.cut(max(1, int(self.max_words_share * len(target.words))))
+        while step.edits and not target.allowed([step.after], target.words):
+            step = step.cut(len(step.edits) - 1)
+        return step
 
     def _broken(self, step: _Step, before: float, after: float) -> Search:
         """End with fewer edits, if a few queries find that they suffice; `before` and `after` are values of the texts.
 
-        The first guess is where the value should change its sign if each edit adds its slope's share of the change.
+        The first guess is where the value should change its sign if each edit adds its share of the change.
         """
-        along = before + (after - before) * np.cumsum(step.slopes) / sum(step.slopes)
+        along = before + (after - before) * np.cumsum(step.effects) / sum(step.effects)
         enough, too_few = len(step.edits), 0
         guess = int(np.argmax(along < 0)) + 1
         for _ in range(TRIMS if self.trim else 0):
@@ -146,11 +168,11 @@ class Gradient(Substitution):
 
 
 class _Step(NamedTuple):
-    """Some edits of the original text, the steepest first, each of another word, and their slopes."""
+    """Some edits of the original text, the best first, each of another word, and what they should add to its value."""
 
     words: Candidate
     edits: Sequence[Edit]
-    slopes: Sequence[float]
+    effects: Sequence[float]
 
     @property
     def after(self) -> Candidate:
@@ -160,12 +182,12 @@ class _Step(NamedTuple):
         return tuple(changed)
 
     def cut(self, size: int) -> _Step:
-        """With so many of the steepest edits only."""
-        return _Step(self.words, self.edits[:size], self.slopes[:size])
+        """With so many of the best edits only."""
+        return _Step(self.words, self.edits[:size], self.effects[:size])
 
 
-def _steepest(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:
-    """The best edit of each word that should lower the margin, the steepest first; the best of all if none should."""
+def _best(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:
+    """The best edit of each word that should lower the margin, the best first; the best of all if none should."""
     near = NEAR * float(abs(values).max())
     order = highest_first(-values, near)
     best: dict[int, int] = {}

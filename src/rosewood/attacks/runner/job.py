@@ -140,8 +140,9 @@ _NOTHING: Floats = np.zeros(0)
 
 
 # Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
-# rounded to five decimals; 2: margins; 3: gradient averages its slopes.
-SEARCHES = 3
+# rounded to five decimals; 2: margins; 3: gradient averages its slopes; 4: and corrects them by the texts
+# that it asked for.
+SEARCHES = 4
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8
 
