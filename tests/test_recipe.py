@@ -309,3 +309,17 @@ def test_one_component_by_name() -> None:
         build_component("attack", "genetic", {"generation": 3, "population": 1})
     assert "attack.generation: no such setting; did you mean generations" in str(error.value)
     assert "attack.population: input should be greater than or equal to 2, got 1" in str(error.value)
+
+
+@pytest.mark.parametrize("recipe", ["rift", "rift-unconditional", "adv-base", "adv-ptwd", "adv-mixout"])
+def test_the_published_settings_of_rift_have_the_official_epsilon(recipe: str) -> None:
+    for variant in ("imdb", "snli"):
+        assert load_recipe(f"{recipe}:{variant}").training["adam_epsilon"] == 1e-6
+    assert "1e-6" in " ".join(load_recipe(recipe).deviations)
+
+
+@pytest.mark.parametrize("recipe", ["roast", "advembed"])
+def test_the_official_form_of_roast_drops_the_last_batch_and_ends_at_a_small_rate(recipe: str) -> None:
+    training = load_recipe(f"{recipe}:code").training
+    assert training["dataloader_drop_last"] is True
+    assert training["lr_scheduler_type"] == "polynomial"  # which ends at 1e-7 by default

@@ -351,11 +351,11 @@ def _plan(race: Race) -> None:
         len(race.around),
         len(untrained(race.entrants[:2], race.around)),
     )
-    race.update(f"planned: {_told(schedule.keep)} candidates", costs=costs, schedule=schedule, planned_at=spent)
+    race.update(f"planned: {_told(schedule.keep)}", costs=costs, schedule=schedule, planned_at=spent)
 
 
 def _told(keep: Sequence[int]) -> str:
-    return ", then ".join(map(str, keep))
+    return ", then ".join(map(str, keep)) + (" candidate" if keep[-1] == 1 else " candidates")
 
 
 def _costs(race: Race) -> Costs:
