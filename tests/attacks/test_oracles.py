@@ -74,7 +74,7 @@ def test_pwws(
     )
 
 
-@pytest.mark.parametrize("cost", [0.01, 5.0, 20.0])
+@pytest.mark.parametrize("cost", [0.01, 4.0, 20.0])
 def test_gradient(
     model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run, cost: float
 ) -> None:

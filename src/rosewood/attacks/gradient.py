@@ -59,9 +59,9 @@ class Gradient(Substitution):
     """What may replace a word: its substitutes in the lexicon, or the word with a slip of the finger."""
     beam_width: Annotated[int, Field(ge=1)] = 1
     """Texts that are asked for at the same time."""
-    max_cost: Annotated[float, Field(gt=0)] = 5.0
+    max_cost: Annotated[float, Field(gt=0)] = 4.0
     """Passes of rounds, at most, for each text of the beam, in square roots of those of asking for each edit by itself:
-    30 where that takes 36, 60 where it takes 144. One round is always made."""
+    24 where that takes 36, 48 where it takes 144. One round is always made."""
     trim: bool = True
     """Change no more words than it takes, as far as a few more queries show."""
     max_words_share: Annotated[float, Field(gt=0, le=1)] = 1.0
