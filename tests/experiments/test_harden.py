@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from rosewood.cli import app, train  # noqa: F401  adds the command
 from rosewood.data import loading
 from rosewood.errors import ExperimentError
+from rosewood.experiments.engines.local import CellEngine, LocalEngine
 from rosewood.experiments.harden.harden import harden, seconds_of
 from rosewood.results import Hardening
 from tiny_harden import Counted, Place
@@ -171,6 +173,45 @@ def test_killed_three_times_it_ends_with_the_same_choice_and_weights(spied: Spie
     assert again.tried == whole.tried and again.changes == whole.changes
     first, second = (load_file(folder / name / "model" / "model.safetensors") for name in ("hardened", "killed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def _local() -> CellEngine:
+    return LocalEngine(2, [])
+
+
+def _ray() -> CellEngine:
+    pytest.importorskip("ray")
+    from rosewood.experiments.engines.ray import RayEngine
+
+    return RayEngine(address="local", cpus=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [_local, _ray], ids=["two processes", "ray"])
+def test_candidates_that_run_elsewhere_end_alike(spied: Spied, engine: Callable[[], CellEngine]) -> None:
+    found = spied.place.harden(spied.model, engine.__name__, engine=engine())
+    assert (found.winner, found.outcome, found.schedule) == (
+        spied.found.winner,
+        spied.found.outcome,
+        spied.found.schedule,
+    )
+    assert found.tried == spied.found.tried and found.changes == spied.found.changes
+    folders = (spied.place.folder / name / "model" for name in ("hardened", engine.__name__))
+    first, second = (load_file(folder / "model.safetensors") for folder in folders)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.slow
+def test_two_threats_with_mixtures_soups_and_wrappers(spied: Spied) -> None:
+    found = spied.place.harden(
+        spied.model, "everything", threats="pwws,typos", wrapped=["corrected"], max_cost=1.0, budget=600
+    )
+    names = [each.candidate for each in found.tried]
+    assert names[0] == "start" and "corrected around start" in names
+    assert any("+" in name and "start" in name for name in names), "a mixture with the start"
+    assert any("+" in name and "start" not in name for name in names), "a soup of the finalists"
+    assert {each.what for each in found.changes if each.role == "threat"} == {"under pwws", "under typos"}
+    assert found.outcome == "hardened"
 
 
 def test_time_that_is_counted_is_kept(spied: Spied) -> None:

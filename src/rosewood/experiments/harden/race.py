@@ -22,15 +22,16 @@ from rosewood.experiments.engines.local import CellEngine, Event
 from rosewood.experiments.harden.candidates import START, Mixture, Trained, Untrained, Wrapped, untrained
 from rosewood.experiments.harden.rows import choosing_task
 from rosewood.experiments.harden.schedule import (
-    FEWEST_ROWS,
+    USED,
     Stopwatch,
+    judged_within,
     judging_seconds,
     measurement_seconds,
     stage_seconds,
 )
 from rosewood.experiments.harden.stage import MADE, RUN, Work, result_file, work_on_candidate
 from rosewood.experiments.status import duration
-from rosewood.results import Decision, Hardening, Measured
+from rosewood.results import Decision, Hardening, Measured, Schedule
 from rosewood.results.durable import write_whole
 from rosewood.results.guessing import majority_share
 from rosewood.training.callbacks import Interrupted
@@ -207,14 +208,15 @@ class Race:
         return run / "model" if (run / "run.json").exists() else run
 
     def test_rows(self) -> int:
-        """Test rows that are attacked: as many as were planned, or fewer if the race has taken too long."""
-        schedule = self.state.schedule
+        """Test rows that are attacked: as many as there is time for, or as were asked for."""
+        schedule, costs = self.state.schedule, self.state.costs
         assert schedule is not None
         if self.state.test_rows is None:
-            over = self._forecast(len(schedule.keep)) - self.state.budget
-            needed = self._forecast(len(schedule.keep)) - self.watch.spent(self.output)
-            share = 1.0 if over <= 0 else max(0.0, 1 - over / needed)
-            self.update(test_rows=max(min(FEWEST_ROWS, schedule.test_rows), int(share * schedule.test_rows)))
+            rows = schedule.test_rows
+            if costs is not None:
+                left = USED * self.state.budget - self.watch.spent(self.output)
+                rows = judged_within(costs, left / self._slowness(len(schedule.keep)))
+            self.update(test_rows=rows)
         assert self.state.test_rows is not None
         return self.state.test_rows
 
@@ -275,10 +277,20 @@ class Race:
         schedule, costs = self.state.schedule, self.state.costs
         if schedule is None or costs is None:  # a race that is run whatever it takes
             return 0.0
-        stages = list(enumerate([1 + len(self.around), *schedule.keep]))
-        planned = sum(stage_seconds(schedule, costs, number, count) for number, count in stages[: stage + 1])
-        spent = self.watch.spent(self.output)
-        slowness = max(1.0, (spent - self.state.planned_at) / planned)
+        stages = self._stages(schedule)
+        spent, slowness = self.watch.spent(self.output), self._slowness(stage)
         later = sum(stage_seconds(schedule, costs, number, min(going, count)) for number, count in stages[stage + 1 :])
         made = mixtures * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
         return spent + slowness * (later + made + judging_seconds(costs, schedule.test_rows))
+
+    def _slowness(self, stage: int) -> float:
+        """How many times longer than planned everything to the end of a stage has taken; 1 if it was quicker."""
+        schedule, costs = self.state.schedule, self.state.costs
+        assert schedule is not None and costs is not None
+        done = self._stages(schedule)[: stage + 1]
+        planned = sum(stage_seconds(schedule, costs, number, count) for number, count in done)
+        return max(1.0, (self.watch.spent(self.output) - self.state.planned_at) / planned)
+
+    def _stages(self, schedule: Schedule) -> list[tuple[int, int]]:
+        """The number of each stage, and of its candidates."""
+        return list(enumerate([1 + len(self.around), *schedule.keep]))

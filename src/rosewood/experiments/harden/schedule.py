@@ -196,6 +196,13 @@ def judging_seconds(costs: Costs, rows: int) -> float:
     return 2 * (costs.begin + rows * (costs.attacked_row * HARDER + clean * costs.clean_row))
 
 
+def judged_within(costs: Costs, seconds: float) -> int:
+    """The test rows on which the start and the winner can be measured in so many seconds."""
+    begin = judging_seconds(costs, 0)
+    row = judging_seconds(costs, 1) - begin
+    return _between(FEWEST_ROWS, (seconds - begin) / max(row, 1e-9), MOST_TEST)
+
+
 def _least(costs: Costs, entrant: str, around: int) -> float:
     measuring = (2 + around) * measurement_seconds(costs, FEWEST_ROWS, FEWEST_ROWS)
     return measuring + LEAST_STEPS * costs.steps[entrant] + judging_seconds(costs, FEWEST_ROWS)
