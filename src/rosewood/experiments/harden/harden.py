@@ -46,6 +46,10 @@ SEEN = (
     "a tenth of the training rows chooses between candidates. If your model was trained on them, it looks better there "
     "than it is: give rows that it has not seen with --eval-file"
 )
+UNKNOWN_ORIGIN = (
+    "your model does not say what it was fine-tuned from, so recipes that start from the pre-trained model start from "
+    "yours: name that one with --pretrained"
+)
 ALLOWED = {"labels", "pretrained", "max_length", "class_weights", "seed", "data_dir", "train_size"}
 """The settings of a run that a hardening takes."""
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -281,6 +285,8 @@ def _begin(race: Race, asked: RunSettings, held_out: bool) -> None:
     if start.has_head:
         if held_out and not race.state.start:
             race.news(race.state, SEEN)
+        if origin == asked.model and any(each.origin == "pretrained" for each in race.entrants):
+            race.news(race.state, UNKNOWN_ORIGIN)
         in_order_of_outputs(Plan(recipe=load_recipe("vanilla"), task=task, **asked.given()), start)
         is_plain = (Path(asked.model) / "config.json").exists() and asked.labels is None
         model = Path(asked.model).resolve() if is_plain else _copied(asked, place / "model")
