@@ -58,6 +58,21 @@ def test_a_wrapped_run_is_a_run(rosewood: Rosewood, run: Path, tmp_path: Path) -
     assert "vanilla+smoothed:mask" in (tmp_path / "report.html").read_text()
 
 
+def test_a_checkpoint_is_wrapped_after_own_training_data(rosewood: Rosewood, tmp_path: Path) -> None:
+    checkpoint, output = save_tiny_checkpoint(tmp_path / "checkpoint", ("bad", "good")), tmp_path / "wrapped"
+    train = tmp_path / "train.csv"
+    rows = "review,verdict\n" + "".join(
+        f"a wonderful film {number},good\na terrible film {number},bad\n" for number in range(20)
+    )
+    train.write_text(rows, encoding="utf-8")
+    words = ("wrap", checkpoint, "--with", "corrected", "--output", output)
+    assert "--train-file" in rosewood(*words, code=1)
+    columns = ("--text-column", "review", "--label-column", "verdict")
+    assert "give one of them" in rosewood(*words, "--train-file", train, *columns, "--task", "sst2", code=1)
+    assert "--test-file FILE" in rosewood(*words, "--train-file", train, *columns)
+    assert "wonderful" in (output / "defence.json").read_text(encoding="utf-8")
+
+
 def test_a_wrapped_checkpoint_is_a_checkpoint(rosewood: Rosewood, tmp_path: Path) -> None:
     checkpoint, output = save_tiny_checkpoint(tmp_path / "checkpoint"), tmp_path / "wrapped"
     words = tmp_path / "words.json"

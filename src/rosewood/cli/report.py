@@ -72,13 +72,17 @@ def table(
     """
     from rosewood.comparison.compare import compared
     from rosewood.comparison.runs import load_runs
+    from rosewood.report.subject import subject
+    from rosewood.report.verdict import verdict
     from rosewood.results.grid import FORMATS, Folded
 
-    grids = compared(load_runs(runs, suite), baseline)
+    loaded = load_runs(runs, suite)
+    grids = compared(loaded, baseline)
     if format_ == "terminal":
         console = Console()
         for grid in grids:
             console.print(Folded(grid))
+        console.print(verdict(subject(loaded, baseline)).sentence, style="bold", markup=False, highlight=False)
     else:
         print("\n\n".join(map(FORMATS[format_], grids)))
 

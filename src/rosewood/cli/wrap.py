@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rosewood.cli import app
+from rosewood.errors import RunError
 
 if TYPE_CHECKING:
     from rosewood.models.defended import Defended
@@ -22,6 +23,8 @@ EXAMPLES = """
   rosewood wrap runs/vanilla --with smoothed:substitute --lexicon counter-fitted --output runs/vanilla-safer
 
   rosewood wrap runs/vanilla --with guarded:density --output runs/vanilla-guarded
+
+  rosewood wrap ./my-checkpoint --with corrected --train-file train.csv --output my-wrapped
 
   rosewood wrap ./my-checkpoint --with smoothed:delete --set share=0.5 --output my-wrapped
 """
@@ -44,6 +47,11 @@ def wrap(
     task: str | None = typer.Option(
         None, help="The task whose training texts the defence learns from.", show_default="the run's"
     ),
+    train_file: Path | None = typer.Option(
+        None, help="Your own training data, in place of a task: CSV, TSV, JSON Lines or Parquet."
+    ),
+    text_column: list[str] = typer.Option([], help="Column with the text; twice for pairs.", show_default="text"),
+    label_column: str = typer.Option("label", help="Column with the label."),
     train_examples: int = typer.Option(5000, min=1, help="Training texts that the defence learns from, at most."),
     data_dir: Path | None = typer.Option(
         None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
@@ -54,14 +62,18 @@ def wrap(
 ) -> None:
     """Put a defence around a trained model. The result is a run like any other, or a checkpoint if it was one."""
     from rosewood.config.strict_yaml import parse_overrides
+    from rosewood.data.loading import task_from_files
     from rosewood.defences.wrapping.wrap import choose_defence, title_of, wrap_run
 
+    if task is not None and train_file is not None:
+        raise RunError("--task and --train-file both name training data: give one of them")
+    own = train_file and task_from_files(train_file, text_columns=text_column or ["text"], label_column=label_column)
     settings = parse_overrides(assignments) | ({} if copies is None else {"copies": copies})
     wrapped = wrap_run(
         run,
         output,
         choose_defence(defence, settings),
-        task=task,
+        task=own or task,
         data_dir=data_dir,
         lexicon=lexicon,
         train_examples=train_examples,
@@ -76,7 +88,7 @@ def wrap(
     )
     if wrapped.defence.refuses():
         _print_detection(console, wrapped, run, output)
-    more = "" if (output / "run.json").exists() else " --task TASK"
+    more = "" if (output / "run.json").exists() else f" --task {task or 'TASK'}" if own is None else " --test-file FILE"
     console.print(f"Next: rosewood evaluate {output}{more}", markup=False)
 
 

@@ -144,9 +144,14 @@ def paired_table(tests: PairedTests, baseline: str) -> Grid:
 
 def _difference_row(each: Difference) -> list[str]:
     interval = f"{100 * each.change.low:+.1f} to {100 * each.change.high:+.1f}"
-    adjusted = f"{each.adjusted:.3f}" + ("*" if each.adjusted < LEVEL else "")
+    adjusted = _shown(each.adjusted) + ("*" if each.adjusted < LEVEL else "")
     change = f"{100 * each.change.difference:+.1f}"
-    return [each.method, str(each.seed), each.set, change, interval, f"{each.p:.3f}", adjusted]
+    seed = "-" if each.seed is None else str(each.seed)
+    return [each.method, seed, each.set, change, interval, _shown(each.p), adjusted]
+
+
+def _shown(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 Pair = tuple[Correct, Correct] | str

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 MARK = "‡"
 MEANING = (
-    f"{MARK}: at guessing, which no attack can make worse: its clean accuracy is not above the share of the most "
-    "frequent label (by its 95 % interval)."
+    f"{MARK}: at guessing: its clean accuracy is not above the share of the most frequent label (95 % interval). What "
+    "it keeps under attack is not robustness."
 )
 
 

@@ -110,7 +110,7 @@ def wrap_run(
     output: str | Path,
     defence: Defence,
     *,
-    task: str | None = None,
+    task: str | Task | None = None,
     data_dir: str | Path | None = None,
     lexicon: str | None = None,
     train_examples: int = TRAIN_EXAMPLES,
@@ -134,9 +134,14 @@ def wrap_run(
     return wrapped
 
 
-def _task(source: Path, task: str | None, info: RunInfo | None) -> Task:
+def _task(source: Path, task: str | Task | None, info: RunInfo | None) -> Task:
+    if isinstance(task, Task):
+        return task
     if task is None and info is None:
-        raise RunError(f"{source} is a checkpoint and does not say what it was trained on: name its task with --task")
+        raise RunError(
+            f"{source} is a checkpoint and does not say what it was trained on: name its training data with "
+            "--train-file, or its task with --task"
+        )
     return load_task(task if task is not None else source / "task.yaml")
 
 

@@ -142,8 +142,10 @@ class Race:
             found = Measured.load(result_file(folder, stage))
             self.state = self.state.model_copy(update=self.state.with_measured(found))
         assert self.state.schedule is not None
-        order = {name: place for place, name in enumerate([START, *self.state.schedule.entrants])}
-        self.update(tried=sorted(self.state.tried, key=lambda each: order.get(each.candidate, len(order))))
+        now = [work.candidate for work in works]
+        earlier = [each.candidate for each in self.state.tried if each.candidate not in now]
+        order = list(dict.fromkeys([START, *self.state.schedule.entrants, *earlier, *now]))
+        self.update(tried=sorted(self.state.tried, key=lambda each: order.index(each.candidate)))
 
     def _check(self, event: Event, stage: int) -> None:
         if result_file(event.folder, stage).exists():
