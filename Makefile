@@ -5,7 +5,7 @@ PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
 .PHONY: demo test test-all check audit benchmark docs evidence evidence-a evidence-b schemas clean wheel-test transformers-test
 
-demo: $(INSTALLED)  ## fine-tune MiniLM with and without ROSE on real reviews and compare: about five minutes
+demo: $(INSTALLED)  ## fine-tune MiniLM on real reviews, attack it, harden it, and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
 
 test: $(INSTALLED)  ## the tests that need no data folder and little time

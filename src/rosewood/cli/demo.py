@@ -14,8 +14,8 @@ from rosewood.config.settings import LARGEST_SEED
 # shown have decided nothing.
 TRAIN_SIZE, LENGTH, LEARNING_RATE = 1280, 48, 2e-4
 PLAIN_STEPS = 60
-STEPS = {"augment:random": [16], "rose-ensemble:fast@pretrained": [40]}
-CHOOSING, ATTACKED, TEST = 200, 30, 80
+STEPS = {"augment:random": [12], "rose-ensemble:fast": [20]}
+CHOOSING, ATTACKED, TEST = 150, 24, 60
 WRAPPED = 1
 """Of the two trained candidates, those that are also tried with a defence around them: the better one."""
 
