@@ -10,7 +10,7 @@ steps in benchmarks/defences_step_cost.json, or the passes of a step where that 
 
 A wrapped model has no gradients. The second table therefore has attacks without them, on models with and without a
 wrapper: `rosewood attack RUN --attack worst --set threat=characters --set white_box=false --examples 100`. `--keep`
-adds such an attack on a run to experiments/results/wrapped-sst2.tar.xz.
+adds such an attack on a run to experiments/results/attacks/wrapped-sst2.tar.xz.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rosewood.results import AttackReport, CellResult
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "experiments" / "results" / "defences-sst2.tar.xz"
-WRAPPED = KEPT.with_name("wrapped-sst2.tar.xz")
+WRAPPED = KEPT.parent / "attacks" / "wrapped-sst2.tar.xz"
 STEPS = HERE / "defences_step_cost.json"
 PAGE = HERE.parent / "docs" / "defences.md"
 BEGIN, END = "<!-- benchmarks/defences_page.py writes this table -->", "<!-- end of the table -->"

@@ -54,6 +54,7 @@ class Gradient(Substitution):
     """Word or letter edits, ranked by the gradient with respect to the embeddings."""
 
     opens = True
+    exact = True  # effects are estimated from small differences between few answers
 
     edits: Literal["words", "characters"] = "words"
     """What may replace a word: its substitutes in the lexicon, or the word with a slip of the finger."""

@@ -63,6 +63,7 @@ class Corrected(Defence):
     """Shorter words stay as they are: too many others are near them."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.language not in ("auto", "none", *SpellChecker.languages()):
             known = ", ".join(sorted(SpellChecker.languages()))
             raise RunError(f"there is no dictionary for {self.language!r}: expected auto, none, or one of {known}")

@@ -173,7 +173,11 @@ def prepare(
         data=fingerprint(data),
         constraints=constraints,
         settings=settings.model_copy(
-            update={"field": field, "max_length": max_length, "precision": precision_on(model, settings.precision)}
+            update={
+                "field": field,
+                "max_length": max_length,
+                "precision": "float32" if attack.exact else precision_on(model, settings.precision),
+            }
         ),
         task=task,
         split=split,

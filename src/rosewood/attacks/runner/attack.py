@@ -22,6 +22,8 @@ class Attack(Component):
     opens: ClassVar[bool] = False
     """Whether the first question of the search is about the text as it is: its answer then says whether the model is
     right, and no question is spent on that alone."""
+    exact: ClassVar[bool] = False
+    """Whether the search needs answers in float32, whatever precision is asked for."""
     examples_together: ClassVar[int] = 32
     """How many examples share batches, and are lost if the process is killed: enough to fill the batches."""
 
