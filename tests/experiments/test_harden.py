@@ -201,19 +201,6 @@ def test_candidates_that_run_elsewhere_end_alike(spied: Spied, engine: Callable[
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.slow
-def test_two_threats_with_mixtures_soups_and_wrappers(spied: Spied) -> None:
-    found = spied.place.harden(
-        spied.model, "everything", threats="pwws,typos", wrapped=["corrected"], max_cost=1.0, budget=600
-    )
-    names = [each.candidate for each in found.tried]
-    assert names[0] == "start" and "corrected around start" in names
-    assert any("+" in name and "start" in name for name in names), "a mixture with the start"
-    assert any("+" in name and "start" not in name for name in names), "a soup of the finalists"
-    assert {each.what for each in found.changes if each.role == "threat"} == {"under pwws", "under typos"}
-    assert found.outcome == "hardened"
-
-
 def test_time_that_is_counted_is_kept(spied: Spied) -> None:
     assert spied.found.spent <= 1.1 * spied.found.budget
     assert Counted().spent(spied.place.folder / "hardened") == pytest.approx(spied.found.spent, rel=0.05)
