@@ -1,6 +1,6 @@
 # docker build -t rosewood .                                  for processors, with the build of torch that pip finds
 # docker build -t rosewood --build-arg DEVICE=gpu .           for GPUs; run it with: docker run --gpus all ...
-# docker run --rm -v "$PWD/runs:/work/runs" rosewood demo
+# docker run --rm -v "$PWD/runs:/app/runs" rosewood demo
 #
 # On Linux, pip finds a build of torch that brings CUDA. For a small image give pip the address of PyTorch's builds
 # for processors: --build-arg PIP_EXTRA_INDEX_URL=...
@@ -18,6 +18,6 @@ RUN version=$(sed -n 's/^torch==//p' constraints.txt) \
     && pip install --no-cache-dir "torch==$version" \
     && pip install --no-cache-dir -c constraints.txt ".[$EXTRAS]" \
     && rm -rf /src
-WORKDIR /work
+WORKDIR /app
 ENTRYPOINT ["rosewood"]
 CMD ["--help"]

@@ -18,7 +18,8 @@ from rosewood.cli import app, train  # noqa: F401  adds the command
 from rosewood.data import loading
 from rosewood.errors import ExperimentError
 from rosewood.experiments.engines.local import CellEngine, LocalEngine
-from rosewood.experiments.harden.harden import harden, seconds_of
+from rosewood.experiments.harden.harden import harden
+from rosewood.experiments.harden.schedule import seconds_of
 from rosewood.results import Hardening
 from tiny_harden import Counted, Place
 

@@ -69,7 +69,9 @@ class Corrected(Defence):
             raise RunError(f"there is no dictionary for {self.language!r}: expected auto, none, or one of {known}")
 
     def needs(self) -> dict[str, str]:
-        return {"texts": "corrected repairs texts after the training texts: name a run, or a task with --task"}
+        return {
+            "texts": "corrected repairs texts after the training texts: name a run, a task with --task, or --train-file"
+        }
 
     def learn(self, base: Scorer, material: Material) -> Learnt:
         texts = [text for row in material.texts for text in row]

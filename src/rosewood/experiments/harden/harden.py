@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from rosewood.experiments.harden.candidates import START, Trained, entrants, thr
 from rosewood.experiments.harden.outcome import export
 from rosewood.experiments.harden.race import FILE, Here, Race, bars_on_terminals_only
 from rosewood.experiments.harden.rows import FOLDER, chooses_and_judges, choosing_task, divide, own_rows, training_task
-from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned
+from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned, seconds_of
 from rosewood.experiments.harden.stage import RUN, Work, right_on, train_until, withstood
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
 from rosewood.models.modes import accelerated
@@ -52,22 +51,6 @@ UNKNOWN_ORIGIN = (
 )
 ALLOWED = {"labels", "pretrained", "max_length", "class_weights", "seed", "data_dir", "train_size"}
 """The settings of a run that a hardening takes."""
-_BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
-
-
-def seconds_of(budget: str | float) -> float:
-    """A time such as `2h`, `90m`, `1h30m` or `300`, in seconds.
-
-    >>> seconds_of("1h30m"), seconds_of("45s"), seconds_of(300)
-    (5400.0, 45.0, 300.0)
-    """
-    found = _BUDGET.fullmatch(str(budget).replace(" ", "").lower())
-    value = found and sum(
-        float(part) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True) if part is not None
-    )
-    if not value or not math.isfinite(value):
-        raise ExperimentError(f"a budget is a time such as 2h, 90m, 1h30m or 300 (seconds), got {budget!r}")
-    return float(value)
 
 
 def harden(

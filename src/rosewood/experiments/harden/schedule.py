@@ -7,10 +7,11 @@ later makes the race shorter at most, never different.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -38,6 +39,7 @@ CLEAN_PER_ATTACKED = 2
 """Test rows that are read without an attack, and under each noise, for one that is attacked."""
 MOST_EPOCHS = 10
 TIMED_STEPS = 3
+_BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 @dataclass
@@ -83,6 +85,21 @@ class _Ends(TrainerCallback):
 
     def seconds(self) -> float:
         return median(end - begin for begin, end in zip(self._ends, self._ends[1:], strict=False))
+
+
+def seconds_of(budget: str | float) -> float:
+    """A time such as `2h`, `90m`, `1h30m` or `300`, in seconds.
+
+    >>> seconds_of("1h30m"), seconds_of("45s"), seconds_of(300)
+    (5400.0, 45.0, 300.0)
+    """
+    found = _BUDGET.fullmatch(str(budget).replace(" ", "").lower())
+    value = found and sum(
+        float(part) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True) if part is not None
+    )
+    if not value or not isfinite(value):
+        raise ExperimentError(f"a budget is a time such as 2h, 90m, 1h30m or 300 (seconds), got {budget!r}")
+    return float(value)
 
 
 def halved(entrants: int) -> list[int]:
