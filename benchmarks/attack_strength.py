@@ -27,7 +27,7 @@ from rosewood.attacks.runner.api import choose_attack, provisions
 from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.loading import load_split
 from rosewood.models.open import load_classifier
-from rosewood.words.masked_lm import SentenceEncoder
+from rosewood.words.language_models import SentenceEncoder
 
 ATTACKS = [
     "pwws",

@@ -9,7 +9,7 @@ intervals over examples (each example counts once, as the mean over its seeds). 
 steps in benchmarks/defences_step_cost.json, or the passes of a step where that file does not have it.
 
 A wrapped model has no gradients. The second table therefore has attacks without them, on models with and without a
-wrapper: `rosewood attack RUN --attack worst --set threat=characters --set white_box=false --examples 100`. `--keep`
+wrapper: `rosewood attack RUN --threat characters --set white_box=false --examples 150`. `--keep`
 adds such an attack on a run to experiments/results/attacks/wrapped-sst2.tar.xz.
 """
 
@@ -32,12 +32,12 @@ from rosewood.recipe import load_recipe
 from rosewood.results import AttackReport, CellResult
 
 HERE = Path(__file__).parent
-KEPT = HERE.parent / "experiments" / "results" / "defences-sst2.tar.xz"
-WRAPPED = KEPT.parent / "attacks" / "wrapped-sst2.tar.xz"
+RESULTS = HERE.parent / "experiments" / "results"
+KEPT = {"SST-2": RESULTS / "defences-sst2.tar.xz", "reviews": RESULTS / "defences-reviews.tar.xz"}
+WRAPPED = RESULTS / "attacks" / "wrapped-sst2.tar.xz"
 STEPS = HERE / "defences_step_cost.json"
 PAGE = HERE.parent / "docs" / "defences.md"
-BEGIN, END = "<!-- benchmarks/defences_page.py writes this table -->", "<!-- end of the table -->"
-BEGIN_WRAPPED = "<!-- benchmarks/defences_page.py writes the table of wrapped models -->"
+BEGIN, END = "<!-- benchmarks/defences_page.py writes the table of {} -->", "<!-- end of the table -->"
 BASELINE, THREATS = "vanilla", ("words", "characters")
 Outcomes = dict[int, float]
 """Example -> 1 if the model was right on it and stayed so, else 0."""
@@ -197,7 +197,9 @@ def wrapped_table(found: list[Trained]) -> str:
         clean = f"{100 * fmean(one.clean for one in group):.1f}"
         gained = gain(group, base, "characters")
         rows.append([label, str(len(group)), clean, gained, f"{group[0].forwards:g}"])
-    return markdown(["model", "seeds", "clean", "worst characters, without gradients", "an answer"], rows)
+    return markdown(
+        ["model", "seeds", "clean, these sentences", "worst characters, without gradients", "an answer"], rows
+    )
 
 
 def main() -> None:
@@ -209,10 +211,14 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.keep:
         keep(asked.run, asked.keep, asked.seed)
-    tables = {BEGIN: table(cells(KEPT)) if KEPT.exists() else "No cell has finished yet."}
-    tables[BEGIN_WRAPPED] = wrapped_table(wrapped())
+    tables = {
+        name: table(cells(archive)) if archive.exists() else "No cell has finished yet."
+        for name, archive in KEPT.items()
+    }
+    tables["wrapped models"] = wrapped_table(wrapped())
     page = PAGE.read_text(encoding="utf-8")
-    for begin, written in tables.items():
+    for name, written in tables.items():
+        begin = BEGIN.format(name)
         before, _, rest = page.partition(begin)
         _, _, after = rest.partition(END)
         page = f"{before}{begin}\n\n{written}\n\n{END}{after}"

@@ -36,9 +36,11 @@ tasks:
   - {task: sst2, train_size: 48000, max_length: 64}
 models: [minilm]
 seeds: [0, 1, 2]
+precision: bfloat16
 training:
   max_steps: 1500
   per_device_train_batch_size: 32
+  train_sampling_strategy: group_by_length
   lr_scheduler_type: linear
   warmup_steps: 0.06
   weight_decay: 0.01

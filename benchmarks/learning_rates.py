@@ -63,6 +63,7 @@ def accuracy(recipe: str, model: str, name: str, size: int, rate: float, options
         model=model,
         train_size=size,
         max_length=96,
+        precision=options.precision,
         arguments={"learning_rate": rate, "eval_strategy": "no", "num_train_epochs": 3},
     )
     output = options.output / f"{recipe}-{Path(model).name}-{name}-{size}-{rate:g}"
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "auto"), default="float32")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     table = []

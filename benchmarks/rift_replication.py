@@ -24,7 +24,7 @@ from transformers import AutoModel
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.api import attack
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack
 from rosewood.comparison.statistics import mcnemar
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
@@ -35,7 +35,7 @@ from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
 from rosewood.results.durable import write_whole
 from rosewood.training.run import Plan, finish_run
-from rosewood.words.fluency import Trigram
+from rosewood.words.language_models import Trigram
 from rosewood.words.lexicon import Lexicon
 
 # Ten ascent steps at rate 1 are the paper's. Three at rate 3 are nearly as strong, which pays for a second epoch.

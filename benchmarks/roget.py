@@ -24,10 +24,11 @@ from rich.progress import track
 
 from rosewood.errors import DataError
 from rosewood.results.durable import write_whole
+from rosewood.words import inflection
 from rosewood.words.constraints import Encoder
-from rosewood.words.inflection import Lemma, Synonym, inflected, lemma_of
+from rosewood.words.inflection import BASE, Lemma, Synonym, inflected
+from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import MOST, ROGET
-from rosewood.words.masked_lm import SentenceEncoder
 
 MIN_SIMILARITY = 0.47
 """Cosine of all-MiniLM-L6-v2; pairs above it stand in WordNet as often as counter-fitted neighbours do."""
@@ -70,6 +71,20 @@ def synonyms(page: str, encoder: Encoder, min_similarity: float = MIN_SIMILARITY
 def _lemmas(paragraph: Paragraph) -> list[Lemma]:
     found = (lemma_of(word, paragraph.part) for word in paragraph.words)
     return list(dict.fromkeys(lemma for lemma in found if lemma))
+
+
+def lemma_of(word: str, part: str) -> Lemma | None:
+    """The lemma of a word of this part of speech; none if lemminflect's dictionary has no such word.
+
+    Participles count as adjectives: "amused" is its own lemma.
+    """
+    known = inflection._lemminflect()
+    own = known.getAllLemmas(word, upos=part).get(part, ())
+    lemma = word if word in own else next(iter(own), None)
+    if lemma and BASE[part] in known.getAllInflections(lemma, upos=part):
+        return Lemma(lemma, part)
+    participle = part == "ADJ" and bool(known.getAllLemmas(word, upos="VERB"))
+    return Lemma(word, part) if participle else None
 
 
 def paragraphs(page: str) -> Iterator[Paragraph]:

@@ -14,8 +14,8 @@ import roget
 
 from rosewood import Lexicon
 from rosewood.words import wordnet
+from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import antonyms
-from rosewood.words.masked_lm import SentenceEncoder
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
 
     neighbours = Lexicon.counter_fitted(data_dir)
     counter_fitted = set(neighbours.pairs())
-    found = wordnet.synonyms(wordnet.find_wordnet())
+    found = wordnet.english_synonyms(wordnet.find_wordnet())
     in_wordnet = {frozenset((lemma.word, each.word)) for lemma, others in found.items() for each in others}
     opposites = antonyms(data_dir)
     similar = {

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rosewood.attacks.runner.report import summarize
-from rosewood.attacks.runner.store import save_outcome
+from rosewood.attacks.runner.report import save_outcome, summarize
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.measure import means
 from rosewood.lab.landscape import Landscape, grid_coordinates
@@ -170,7 +169,13 @@ def write_run(
     (folder / "model").mkdir()
     lines = [{"step": step, "terms": {"ce": 1 / step}, "kept_share": 0.6} for step in range(1, steps + 1)]
     (folder / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = evaluation(right, words)
+    save_with_predictions(evaluation(right, words), folder)
+    save_outcome(attack_result(words=words), folder / "attacks" / "pwws-test-f")
+    return folder
+
+
+def save_with_predictions(found: Evaluation, folder: Path) -> None:
+    """Its file, and beside it predictions that are right on the first examples of each set."""
     save_evaluation(found, folder)
     with predictions_file(predictions_path(folder, found.suite, found.task)) as file:
         for each in found.sets:
@@ -178,8 +183,6 @@ def write_run(
             predicted = ["positive"] * hits + ["negative"] * (EXAMPLES - hits)
             logits = np.zeros((EXAMPLES, 2), dtype=np.float32)
             file.write(each.name, logits, ["positive"] * EXAMPLES, predicted, {})
-    save_outcome(attack_result(words=words), folder / "attacks" / "pwws-test-f")
-    return folder
 
 
 def guess(folder: Path) -> Path:

@@ -115,9 +115,18 @@ def slow_gradient(
             else:
                 break
             passes += 1
-            if logits(list(text)).argmax() != label:
-                return trimmed(logits, margin, words, label, chosen)
             asked[text] = margin(text) / unit - 3
+            if logits(list(text)).argmax() != label:
+
+                def worth(kept: list[Edit], slopes: list[float] = list(sums / gradients)) -> list[float]:  # noqa: B006
+                    found = dict(zip(edits, believed(words, edits, slopes, asked), strict=True))
+                    return [found[edit][0] for edit in kept]
+
+                def still_wrong(text: tuple[str, ...]) -> bool:
+                    asked[text] = margin(text) / unit - 3
+                    return bool(logits(list(text)).argmax() != label)
+
+                return trimmed(words, [edit for _, edit in chosen], worth, still_wrong)
             waiting.append(text)
         if not waiting:
             return None
@@ -127,25 +136,31 @@ def slow_gradient(
 
 
 def trimmed(
-    logits: Logits, margin: Callable[[Words], float], words: list[str], label: int, chosen: list[tuple[float, Edit]]
+    words: list[str],
+    edits: list[Edit],
+    worth: Callable[[list[Edit]], list[float]],
+    still_wrong: Callable[[tuple[str, ...]], bool],
 ) -> list[str]:
-    """With fewer of the edits, if three guesses find that they suffice."""
-
-    def first(count: int) -> list[str]:
-        return list(with_edits(words, [edit for _, edit in chosen[:count]]))
-
-    few, many = 0, len(chosen)
-    rate = (margin(first(many)) - margin(words)) / sum(value for value, _ in chosen)
-    left, guess = margin(words), 0
-    while left >= 0 and guess < many:
-        left += rate * chosen[guess][0]
-        guess += 1
-    for _ in range(3):
-        if many - few > 1:
-            guess = min(max(guess, few + 1), many - 1)
-            if logits(first(guess)).argmax() != label:
-                many = guess
-            else:
-                few = guess
-            guess = (few + many) // 2
-    return first(many)
+    """With fewer of the edits, if eight questions find that they suffice."""
+    needed: list[Edit] = []
+    most = len(edits)
+    for _ in range(8):
+        values = dict(zip(edits, worth(edits), strict=True))
+        weakest = sorted((edit for edit in edits if edit not in needed), key=lambda edit: -values[edit])
+        value = 3 + sum(values.values())
+        back: list[Edit] = []
+        for edit in weakest:
+            value -= values[edit]
+            if value < 0:
+                back.append(edit)
+        back = (back or weakest[:1])[: min(most, len(edits) - 1)]
+        if not back:
+            break
+        fewer = [edit for edit in edits if edit not in back]
+        if still_wrong(with_edits(words, fewer)):
+            edits, most = fewer, 2 * len(back)
+        elif len(back) == 1:
+            needed += back
+        else:
+            most = len(back) // 2
+    return list(with_edits(words, edits))

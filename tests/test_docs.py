@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 import rosewood
 from rosewood.cli import commands
 from rosewood.recipe import load_recipe, recipe_names
-from site_pages import FROM_ROOT, generated_pages, linked_from_root
+from site_pages import FROM_ROOT, generated_pages, linked_among_pages, linked_from_root
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / name for name in FROM_ROOT] + [*(ROOT / "docs").rglob("*.md")])
@@ -74,6 +75,15 @@ def check(words: list[str]) -> None:
 
 
 COMMANDS = [(name, words) for name, path in zip(NAMES, PAGES, strict=True) for words in command_lines(text_of(path))]
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*NAMES} - {"CHANGELOG.md", "CONTRIBUTING.md"})
+)  # files of the past, of an example
+def test_every_file_of_the_project_that_is_named_exists(name: str) -> None:
+    folders = r"(?:src/rosewood|tests|benchmarks|experiments|scripts|tools|examples|schemas)"
+    named = set(re.findall(rf"`({folders}/[\w/.+-]+\.(?:py|yaml|json|sh|md))`", text_of(ROOT / name)))
+    assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
 def test_every_command_parses() -> None:
@@ -145,7 +155,9 @@ def test_every_recipe_has_a_page_and_a_row_with_its_cost() -> None:
 
 def test_every_command_has_a_page_with_its_options() -> None:
     page = generated_pages()["reference/commands/train.md"]
-    assert "| `--recipe <str>` | vanilla |" in page
+    assert "| `--recipe` `<str>` | vanilla |" in page
+    assert "| `--seed` `<int>` | 0 |" in page
+    assert "<float32|bfloat16|auto>" in page
     assert all(f"`{name}`" in generated_pages()["reference/commands/index.md"] for name in ("attack", "wrap", "gate"))
 
 
@@ -156,3 +168,26 @@ def test_the_interface_has_every_exported_name() -> None:
 
 def test_links_of_the_front_page_lead_into_the_site() -> None:
     assert linked_from_root("[a](docs/a.md#b) [c](CONTRIBUTING.md)") == "[a](a.md#b) [c](contributing.md)"
+
+
+def test_every_link_of_the_site_leads_to_a_page_or_a_picture_of_it() -> None:
+    docs = ROOT / "docs"
+    files = {path.relative_to(docs).as_posix(): path for path in docs.rglob("*") if path.is_file()}
+    pages = {name: linked_among_pages(text_of(path)) for name, path in files.items() if name.endswith(".md")}
+    pages |= generated_pages()
+    there = {*files, *pages}
+    lost = [
+        f"{name}: {target}"
+        for name, text in pages.items()
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", without_code(text))
+        if not target.startswith(("http://", "https://", "mailto:"))
+        and posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) not in there
+    ]
+    assert lost == []
+
+
+def test_the_page_of_examples_has_each_script_and_notebook() -> None:
+    page = generated_pages()["examples.md"]
+    for script in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples" / "notebooks").glob("*.ipynb")]:
+        assert f"](#{script.stem})" in page
+        assert f"{{ #{script.stem} }}" in page

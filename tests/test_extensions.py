@@ -146,7 +146,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from rosewood import load_recipe
-from rosewood.cli import app, attack, evaluate, explain, listing, report, train, wrap
+from rosewood.cli import app, attack, defences, evaluate, explain, listing, report, train
 
 def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])

@@ -143,6 +143,7 @@ class Place:
             "wrapped": [],
             "training": TRAINING,
             "max_length": 48,
+            "precision": "float32",  # the same figures on every machine
             "console": Console(quiet=True),
             "watch": Counted(),
         }

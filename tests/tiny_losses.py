@@ -12,7 +12,7 @@ import torch
 from datasets import ClassLabel, Dataset, Features, Value
 from torch import Tensor, nn
 
-from rosewood.lab.losses import FixedLoss, Point
+from rosewood.lab.losses import FixedLoss, LossPoint
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
@@ -76,9 +76,9 @@ class Bowl:
         self.model.weight = nn.Parameter(centre.double().clone())
         self._curvatures, self._centre = curvatures.double(), centre.double()
 
-    def measure(self) -> Point:
+    def measure(self) -> LossPoint:
         with torch.inference_mode():
-            return Point(float(self._loss()), 1.0)
+            return LossPoint(float(self._loss()), 1.0)
 
     def shares(self) -> Iterator[Tensor]:
         """In two parts, as batches are."""

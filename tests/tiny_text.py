@@ -17,8 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from rosewood.words.fluency import CausalLM
-from rosewood.words.masked_lm import MaskedLM
+from rosewood.words.language_models import CausalLM, MaskedLM
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = [

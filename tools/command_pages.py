@@ -48,19 +48,20 @@ def _body(path: str, command: Command) -> Iterator[str]:
     arguments = [each for each in command.params if isinstance(each, TyperArgument)]
     options = [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
     if arguments:
-        rows = [f"| `{_names(each, context)}` | {_cell(each.help or '')} |" for each in arguments]
+        rows = [f"| {_names(each, context)} | {_cell(each.help or '')} |" for each in arguments]
         yield "\n".join(["| argument | what it is |", "| --- | --- |", *rows])
     if options:
-        rows = [f"| `{_names(each, context)}` | {_default(each)} | {_cell(each.help or '')} |" for each in options]
+        rows = [f"| {_names(each, context)} | {_default(each)} | {_cell(each.help or '')} |" for each in options]
         yield "\n".join(["| option | default | what it does |", "| --- | --- | --- |", *rows])
     if command.epilog:
         yield _epilog(command.epilog)
 
 
 def _names(parameter: TyperOption | TyperArgument, context: typer.Context) -> str:
+    """As `--help` has them, each word as code of its own, so that a line can break between them."""
     record = parameter.get_help_record(context)
-    name = "" if record is None else record[0].strip("[]").replace(" range>", ">").replace("list[str]", "str")
-    return name.replace("|", r"\|")
+    names = "" if record is None else record[0].strip("[]").replace(" range>", ">").replace("list[str]", "str")
+    return " ".join(f"`{word}`" for word in names.split())
 
 
 def _default(option: TyperOption) -> str:
@@ -69,7 +70,7 @@ def _default(option: TyperOption) -> str:
         return _cell(option.show_default)
     if option.required:
         return "required"
-    if option.default in (None, False, (), []) or callable(option.default):
+    if option.default is None or option.default is False or option.default in ((), []) or callable(option.default):
         return ""
     value = getattr(option.default, "value", option.default)
     return _cell(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))

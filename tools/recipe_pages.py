@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rosewood.cli.stand_ins import stand_ins
+from rosewood.cli.explain import stand_ins
 
 if TYPE_CHECKING:
     from rosewood.recipe import Recipe
@@ -82,7 +82,7 @@ def _page(recipe: Recipe) -> Iterator[str]:
             for part in stage.components()
             for line in (part.name, *(f"  {said}" for said in part.explain(stage) or ["nothing to compute"]))
         ]
-        yield "```\n" + "\n".join(lines) + "\n```"
+        yield "``` {.text .wrap}\n" + "\n".join(lines) + "\n```"
     if recipe.deviations:
         yield "## Deviations and choices"
         yield "\n".join(f"- {_text(each)}" for each in recipe.deviations)
@@ -93,7 +93,7 @@ def _page(recipe: Recipe) -> Iterator[str]:
     if recipe.variants:
         yield "## Variants"
         yield f"`{recipe.name}:NAME` is the recipe with these settings changed:"
-        yield f"```yaml\n{_yaml(recipe.to_dict()['variants'], flow=None)}```"
+        yield f"``` {{.yaml .wrap}}\n{_yaml(recipe.to_dict()['variants'], flow=None)}```"
     if recipe.vanilla_when:
         yield "With these settings it is plain fine-tuning, which a test checks:"
         yield f"```yaml\n{_yaml(dict(recipe.vanilla_when))}```"

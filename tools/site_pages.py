@@ -1,7 +1,8 @@
 """Pages of the documentation that are made when it is built, and links that lead out of its folder.
 
 mkdocs loads this file (`hooks` in mkdocs.yml). The front page is README.md; CONTRIBUTING.md, SECURITY.md and
-CHANGELOG.md are pages too. The reference is written from the code: commands, recipes, the Python interface.
+CHANGELOG.md and the examples are pages too. The reference is written from the code: commands, recipes, the Python
+interface.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from mkdocs.utils import get_relative_url
 
 from api_page import api_page
 from command_pages import command_pages
+from example_page import PAGE as EXAMPLES
+from example_page import example_page
 from recipe_pages import CATALOGUE, catalogue, recipe_pages
 
 ROOT = Path(__file__).parent.parent
@@ -32,20 +35,20 @@ def generated_pages() -> dict[str, str]:
     """Path among the pages -> Markdown, of every page that is not a file in docs/."""
     front = {page: linked_from_root((ROOT / name).read_text(encoding="utf-8")) for name, page in FROM_ROOT.items()}
     front["index.md"] = f"---\nhide: [navigation]\n---\n\n{front['index.md']}"
-    return front | command_pages() | recipe_pages() | {"reference/api.md": api_page()}
+    return front | command_pages() | recipe_pages() | {"reference/api.md": api_page(), EXAMPLES: example_page()}
 
 
 def linked_from_root(text: str) -> str:
     """The text of a file beside docs/, with links as a page in docs/ has them."""
     text = re.sub(r"\]\(docs/", "](", text)
-    for name, page in FROM_ROOT.items():
+    for name, page in {**FROM_ROOT, "examples/README.md": EXAMPLES}.items():
         text = text.replace(f"]({name}", f"]({page}")
     return text.replace('src="docs/', 'src="').replace('srcset="docs/', 'srcset="')
 
 
 def linked_among_pages(text: str) -> str:
     """The text of a page, with links to files beside docs/ as links to their pages."""
-    for name, page in FROM_ROOT.items():
+    for name, page in {**FROM_ROOT, "examples/README.md": EXAMPLES}.items():
         text = text.replace(f"](../{name}", f"]({page}")
     return text
 

@@ -10,7 +10,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.attacks.runner.api import attack, robust_accuracy
-    from rosewood.attacks.runner.store import load_attack
+    from rosewood.attacks.runner.report import load_attack
     from rosewood.config.settings import AttackSettings, RunSettings
     from rosewood.data.embedded import embedded_model
     from rosewood.data.loading import load_split
@@ -54,7 +54,7 @@ _HOMES = {
     "evaluate": "rosewood.evaluation.evaluate",
     "gate": "rosewood.experiments.gate",
     "harden": "rosewood.experiments.harden.harden",
-    "load_attack": "rosewood.attacks.runner.store",
+    "load_attack": "rosewood.attacks.runner.report",
     "load_recipe": "rosewood.recipe",
     "load_split": "rosewood.data.loading",
     "load_suite": "rosewood.data.suites",

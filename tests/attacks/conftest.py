@@ -9,8 +9,8 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.runner.api import attack
 from rosewood.results import AttackResult
+from rosewood.words.language_models import MaskedLM
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import MaskedLM
 from tiny_attack import ENTRIES, WORDS, predicted, sentences
 from tiny_text import tiny_classifier, tiny_masked_lm, tiny_tokenizer
 

@@ -24,7 +24,7 @@ from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.results import AttackResult
 from rosewood.words.constraints import is_stop_word
-from rosewood.words.masked_lm import MaskedLM
+from rosewood.words.language_models import MaskedLM
 from rosewood.words.text import Words
 from tiny_attack import ENTRIES
 

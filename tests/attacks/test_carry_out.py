@@ -24,7 +24,7 @@ from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import execute
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack
 from rosewood.attacks.typos import Typos
 from rosewood.errors import RunError
 from rosewood.results import AttackResult, FinishedBlock

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rosewood.attacks.runner.effects import Effects
-from rosewood.attacks.runner.slopes import Edit
+from rosewood.attacks.runner.slopes import Edit, Effects
 from slow_gradient import believed, with_edits
 
 WORDS = ["a", "good", "old", "film"]

@@ -20,7 +20,7 @@ from rosewood.attacks.runner import job
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Answers, Asked, Search, Target, move, probe
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -28,8 +28,8 @@ from rosewood.attacks.worst import Worst
 from rosewood.config.registry import component_names
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.results import AttackResult
+from rosewood.words.language_models import MaskedLM
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import WORD, replaced
 from tiny_attack import ENTRIES, predicted
 from tiny_text import tiny_classifier

@@ -17,8 +17,8 @@ from architectures import ARCHITECTURES, EOS
 from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.api import attack
+from rosewood.attacks.runner.cases import OneLabel
 from rosewood.attacks.runner.example import Search, Target, slopes
-from rosewood.attacks.runner.goal import OneLabel
 from rosewood.attacks.runner.scores import CLEAN_VALUE
 from rosewood.attacks.runner.slopes import Edit, Point, Slopes
 from rosewood.errors import RunError

@@ -18,7 +18,7 @@ from transformers import BertForSequenceClassification
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import api, job
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.meaning import in_words
+from rosewood.attacks.runner.constraints import in_words
 from rosewood.attacks.runner.report import edits_told, warning_of
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.config.settings import AttackSettings
@@ -126,7 +126,7 @@ def test_what_is_not_known_is_not_asked_for(
     result = run(model, single, Pwws())
     found = result.summary.filtered
     assert found is not None and found.unknown == ["antonyms", "similarity"] and set(found.failed) <= {"words"}
-    assert "Not known here, and not asked for: antonyms, similarity." in " ".join(
+    assert "The filter did not check antonyms and similarity, which the records do not have." in " ".join(
         printed(render({"m": result})).split()
     )
 

@@ -23,8 +23,8 @@ from rosewood.attacks.typos import Typos
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import load_task
 from rosewood.results import AttackedExample, AttackResult
+from rosewood.words.language_models import MaskedLM
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import MaskedLM
 from slow_attacks import (
     Logits,
     Speaker,

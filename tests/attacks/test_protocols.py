@@ -35,7 +35,10 @@ def test_every_setting_of_every_attack_and_task_is_one(name: str) -> None:
     for attack in protocol.attacks:
         for task in protocol.tasks or [None]:
             found = protocol.resolve({"attack": attack}, task)
-            assert found.deviations == tuple(protocol.deviations)
+            others = protocol.attacks.keys() - {attack}
+            assert found.deviations == tuple(
+                each for each in protocol.deviations if each.split(":")[0] not in others
+            ), "those of other attacks are left out"
             chosen = choose_attack(found.values["attack"], found.values["set"])
             settings = found.settings()
             assert len(constraints_of(settings)) == len(settings.constraints)
@@ -80,7 +83,7 @@ def beside(given: dict[str, Any], task: str = "agnews", name: str = "textdefende
     found = protocol.resolve(given, task)
     for key, value in given.items():
         assert key in ("attack", "constraints", "set") or found.values[key] == value, "the user has the last word"
-    return list(found.deviations[len(protocol.deviations) :])
+    return [each for each in found.deviations if each not in protocol.deviations]
 
 
 def test_what_is_given_beside_a_protocol_is_a_deviation() -> None:
@@ -95,6 +98,15 @@ def test_what_is_given_beside_a_protocol_is_a_deviation() -> None:
     assert beside({"set": {"skip_stop_words": False}}) == ["skip_stop_words=false instead of True"]
     assert beside({}, task="sst2") == ["task: sst2 instead of agnews or imdb"]
     assert beside({}, task="sst2", name="bert-attack") == []
+
+
+def test_a_deviation_of_one_attack_is_not_told_of_another() -> None:
+    def told(attack: str) -> set[str]:
+        found = load_protocol("textdefender").resolve({"attack": attack}, "agnews").deviations
+        return {each.split(":")[0] for each in found}
+
+    assert told("bert-attack") - told("textfooler") == {"bert_attack"}
+    assert told("textbugger") - told("textfooler") == {"textbugger"}
 
 
 def test_constraints_are_given_one_by_one() -> None:

@@ -20,9 +20,8 @@ from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.errors import RunError
 from rosewood.results import AttackResult
-from rosewood.words.fluency import Trigram
+from rosewood.words.language_models import SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import SentenceEncoder
 from rosewood.words.text import Words
 from rosewood.words.typos import HOMOGLYPHS
 from tiny_attack import ENTRIES, WORDS, sentences

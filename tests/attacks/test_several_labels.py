@@ -13,11 +13,11 @@ from transformers import BertForSequenceClassification, BertForTokenClassificati
 
 from rosewood.attacks import Genetic, Gradient, Pwws, Typos
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.goal import EntityType, LabelSet, entities
+from rosewood.attacks.runner.cases import EntityType, LabelSet, entities
 from rosewood.attacks.runner.replay import replay
 from rosewood.attacks.runner.report import diff
 from rosewood.errors import DataError, RunError
-from rosewood.models.token_scoring import TokenScorer
+from rosewood.models.scoring import TokenScorer
 from slow_attacks import slow_pwws
 from tiny_attack import ENTRIES, sentences
 from tiny_text import tiny_classifier

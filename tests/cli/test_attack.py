@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,16 +13,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from transformers import BertForTokenClassification
 
 from rosewood import load_attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.store import save_outcome
+from rosewood.attacks.runner.report import save_outcome
 from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
 from rosewood.results.journal import Journal
+from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
-from rosewood.words.masked_lm import SentenceEncoder
 from tiny_attack import ENTRIES, WORDS, predicted, sentences
 from tiny_text import save_tiny_checkpoint, tiny_causal_lm, tiny_classifier, tiny_masked_lm, tiny_tokenizer
 
@@ -318,6 +321,11 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
         return rosewood("attack", run, *words, code=code)
 
     assert "did you mean pwws?" in fails("--attack", "pwwz")
+    assert "there is no attack 'deepwordbug' in Rosewood; take typos or textbugger" in fails("--attack", "deepwordbug")
+    assert "unknown threat 'word': did you mean words?" in fails("--threat", "word")
+    assert "it goes with --attack worst" in fails("--threat", "words", "--attack", "typos")
+    assert "none.csv: no such file" in fails("--attack", "typos", "--test-file", tmp_path / "none.csv")
+    assert "attack.json does not exist" in fails("--replay", tmp_path / "none")
     assert "attack.trys: no such setting; did you mean tries" in fails("--attack", "typos", "--set", "trys=1")
     assert "with --data-dir or ROSEWOOD_DATA" in fails("--attack", "pwws", "--lexicon", "counter-fitted")
     assert "unknown lexicon 'rogget': did you mean roget" in fails("--attack", "pwws", "--lexicon", "rogget")
@@ -333,6 +341,77 @@ def test_mistakes_are_named_before_any_work(rosewood: Rosewood, run: Path, tmp_p
     assert "say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME" in fails()
     assert "unknown protocol 'rft': did you mean rift?" in fails("--protocol", "rft")
     assert not (run / "attacks").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--attack", "pwwz"),
+        ("--protocol", "rft"),
+        ("--attack", "typos", "--test-file", "none.csv"),
+        ("--attack", "pwws", "--lexicon", "none.json"),
+    ],
+    ids=" ".join,
+)
+def test_mistakes_are_named_before_slow_imports(words: tuple[str, ...], run: Path) -> None:
+    says = "import sys, rosewood.cli as cli\ntry:\n  cli.main()\nfinally:\n  print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", says, "attack", run, *words], capture_output=True, text=True)
+    assert found.returncode == 1 and "Error: " in found.stderr and found.stdout.split()[-1] == "False"
+
+
+def test_a_threat_is_an_attack(rosewood: Rosewood, run: Path, lexicon: Path) -> None:
+    words = ("attack", run, "--lexicon", lexicon, "--examples", 8, "--show", 0)
+    printed = rosewood(*words, "--threat", "words")
+    report = AttackReport.load(only(run / "attacks") / "attack.json")
+    assert (report.attack, report.settings["threat"]) == ("worst", "words") and "worst on made-up test" in printed
+    assert "This attack was made before" in rosewood(*words, "--attack", "worst", "--set", "threat=words")
+
+
+@pytest.fixture
+def ner(tmp_path: Path) -> Path:
+    """A checkpoint with a label for each word."""
+    torch.manual_seed(0)
+    config = tiny_classifier(("O", "B-PER", "I-PER", "B-LOC", "I-LOC")).config
+    BertForTokenClassification(config).save_pretrained(tmp_path / "ner")
+    tiny_tokenizer().save_pretrained(tmp_path / "ner")
+    return tmp_path / "ner"
+
+
+def test_a_model_with_a_label_for_each_word_is_attacked_on_a_file(
+    rosewood: Rosewood, ner: Path, tmp_path: Path
+) -> None:
+    model, tokenizer = BertForTokenClassification.from_pretrained(ner).eval(), tiny_tokenizer()
+    names = [model.config.id2label[number] for number in range(5)]
+    file = tmp_path / "names.jsonl"
+    with file.open("w") as lines:
+        for text in sentences(12):
+            encoded = tokenizer(text.split(), is_split_into_words=True, return_tensors="pt")
+            with torch.no_grad():
+                found = model(**encoded).logits[0].argmax(dim=-1).tolist()
+            places = encoded.word_ids(0)
+            tags = [names[found[places.index(at)]] for at in range(len(text.split()))]
+            lines.write(json.dumps({"words": text.split(), "tags": tags}) + "\n")
+    printed = rosewood("attack", ner, "--test-file", file, "--attack", "typos", "--show", 1)
+    folder = only(ner / "attacks")
+    report = AttackReport.load(folder / "attack.json")
+    assert report.label_names == names and report.summary.clean_accuracy == 1 and "typos on names test" in printed
+    lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    assert all(line["about_words"] and line["expected"] == line["predicted"] for line in lines)
+    assert {line["texts"]["tokens"] for line in lines} <= set(sentences(12))
+    fewer = rosewood(
+        "attack", ner, "--test-file", file, "--attack", "typos", "--examples", 2, "--output", tmp_path / "two"
+    )
+    assert "examples in" in fewer
+    texts = [json.loads(line)["texts"]["tokens"] for line in (only(tmp_path / "two") / "examples.jsonl").open()]
+    assert 1 <= len(set(texts)) <= 2
+    replayed = rosewood("attack", ner, "--replay", folder)
+    assert "found on" in replayed
+    said = rosewood("attack", ner, "--task", "sst2", "--attack", "typos", code=1)
+    assert "has a label for each word, as for named entities: give it texts with --test-file" in said
+    plain = tmp_path / "plain.csv"
+    plain.write_text("text,label\ngood,1\n")
+    said = rosewood("attack", ner, "--test-file", plain, "--attack", "typos", code=1)
+    assert "the model has a label for each word, so expected a column 'tokens' or 'words'" in said
 
 
 def test_texts_are_cut_where_the_user_says(rosewood: Rosewood, run: Path) -> None:

@@ -14,7 +14,7 @@ from rosewood import attack, evaluate, robust_accuracy
 from rosewood.errors import AbsentError, RunError
 from rosewood.report.sections.reproduce import _attack, _evaluation
 from rosewood.results import AttackReport, Evaluation
-from rosewood.words.masked_lm import SentenceEncoder
+from rosewood.words.language_models import SentenceEncoder
 from tiny_attack import predicted, sentences
 from tiny_runs import run_info
 from tiny_text import tiny_classifier, tiny_tokenizer

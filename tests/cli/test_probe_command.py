@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from cli.conftest import Rosewood
-from rosewood.cli.probe import seeds_of
+from rosewood.cli.compare import seeds_of
 from rosewood.experiments.engines import local
 from tiny_experiment import InThisProcess
 from tiny_probe import write_msgs

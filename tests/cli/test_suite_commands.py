@@ -55,7 +55,7 @@ def test_a_suite_from_a_run_to_a_table(
     for each in (run, second):
         _learn(each)
     printed = rosewood("table", run, second, "--baseline", "vanilla")
-    assert "Difference from vanilla on the same examples" in printed and "at guessing" not in printed
+    assert "rose against vanilla, on the same examples" in printed and "at guessing" not in printed
     assert rosewood("table", run, second, "--baseline", "vanilla", "--suite", "tiny") == printed
     assert rosewood("table", run, second, "--format", "markdown").startswith("**Robustness on the suite tiny**")
     assert r"\begin{tabular}" in rosewood("table", run, "--format", "latex")

@@ -104,7 +104,7 @@ def test_evaluate_and_attack_show_how_far_they_are(rosewood: Rosewood, tmp_path:
 DESCRIBED = """
 import sys
 import termios
-from rosewood.cli.stand_ins import stand_ins
+from rosewood.cli.explain import stand_ins
 
 def described(checked):
     from rosewood.recipe import load_recipe, recipe_names

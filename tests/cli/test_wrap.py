@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reported_runs import attack_result, attacked_example
-from rosewood.attacks.runner.store import save_outcome
+from rosewood.attacks.runner.report import save_outcome
 from rosewood.defences.guarded import detection
 from rosewood.models.defended import Defended
 from rosewood.models.open import load_classifier
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
     ]
     (tmp_path / "films.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (folder / "task.yaml").write_text(TASK)
-    run_info(task="films", data_dir=str(tmp_path)).save(folder / "run.json")
+    run_info(task="films", data_dir=str(tmp_path), command="rosewood train --output run").save(folder / "run.json")
     return folder
 
 
@@ -56,6 +56,14 @@ def test_a_wrapped_run_is_a_run(rosewood: Rosewood, run: Path, tmp_path: Path) -
     assert "×5" in attacked and "so many passes of the network" in " ".join(attacked.split())
     rosewood("report", output, "--output", tmp_path / "report.html")
     assert "vanilla+smoothed:mask" in (tmp_path / "report.html").read_text()
+    rosewood("card", output, "--output", tmp_path / "card.md")
+    for file, folder in (("report.html", f"{tmp_path}/"), ("card.md", "")):  # a card tells nothing of this machine
+        lines = (tmp_path / file).read_text().splitlines()
+        first = next(place for place, line in enumerate(lines) if line.endswith("rosewood train --output run"))
+        wrap = f"rosewood wrap {folder}run --with smoothed:mask --copies 5 --output {folder}smoothed"
+        assert lines[first + 1] == wrap, file
+        assert lines[first + 2].startswith(f"rosewood evaluate {folder}smoothed "), file
+    assert "import rosewood.models.defended" in (tmp_path / "card.md").read_text()
 
 
 def test_a_checkpoint_is_wrapped_after_own_training_data(rosewood: Rosewood, tmp_path: Path) -> None:
@@ -83,6 +91,8 @@ def test_a_wrapped_checkpoint_is_a_checkpoint(rosewood: Rosewood, tmp_path: Path
     films = tmp_path / "films.csv"
     films.write_text("text,label\ngood film,LABEL_1\nbad film,LABEL_0\n")
     assert "×3" in rosewood("evaluate", output, "--test-file", films)
+    rosewood("report", output, "--output", tmp_path / "report.html")
+    assert f"rosewood wrap {checkpoint} --with smoothed:substitute" in (tmp_path / "report.html").read_text()
 
 
 def test_mistakes_are_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
@@ -102,7 +112,7 @@ def test_defences_are_listed(rosewood: Rosewood) -> None:
 def test_certificates_stand_in_the_report(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:
     words = ("certify", run, "--with", "delete", "--examples", 6, "--copies", 40, "--confidence", 0.9)
     printed = " ".join(rosewood(*words).split())
-    assert "Certified accuracy in % by the number of edits" in printed and "words inserted" in printed
+    assert "Certified accuracy in %, by the number of edits" in printed and "words inserted" in printed
     assert "with 90 % confidence" in printed and "×140 passes" in printed
     assert rosewood(*words) == rosewood(*words)  # from its folder
     rosewood("evaluate", run, "--typo-rate", 0)

@@ -1,14 +1,16 @@
 """A table of recipes: means over seeds, tests against a baseline, and no comparison of what does not compare."""
 
 import shutil
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from reported_runs import attack_result, guess, write_run
-from rosewood.attacks.runner.store import save_outcome
-from rosewood.comparison.compare import compared, intervals_table
+from rosewood.attacks.runner.report import save_outcome
+from rosewood.comparison.compare import compared, intervals_table, methods_table
 from rosewood.comparison.methods import SUMMARIES, figures_by_method, over_seeds
 from rosewood.comparison.runs import EvaluatedRun, by_method, load_runs
 from rosewood.comparison.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch
@@ -16,7 +18,7 @@ from rosewood.errors import RunError
 from rosewood.evaluation.files import correct_by_set, predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.measure import ROLES
 from rosewood.results import Evaluation, GroupResult, Mean, MissingSet, SetResult
-from rosewood.results.grid import Grid, to_latex
+from rosewood.results.grid import Folded, Grid, to_latex
 from tiny_runs import run_info
 
 
@@ -211,6 +213,14 @@ def test_a_run_without_a_seed_is_not_the_run_with_seed_0(tmp_path: Path) -> None
     assert {seed: each.value for seed, each in figures["rose"]["sst2"].items()} == {0: 0.8, None: 0.9}
 
 
+def test_checkpoints_that_do_not_say_their_seeds_have_no_column_for_them(tmp_path: Path) -> None:
+    run = load_runs([save(tmp_path, "rose", 0, {("sst2", "clean"): 0.8}, suite=None)])[0]
+    other = run._replace(method="vanilla", seed=None)
+    assert shown(methods_table([run, other]), "vanilla")["seeds"] == "-"
+    alone = methods_table([run._replace(seed=None), other], published={"rose": {"sst2": 0.9}})
+    assert shown(alone, "rose") == {"method": "rose", "sst2": "80.0 ±2.0", "paper sst2": "90.0"}
+
+
 def test_mean_and_drop_are_over_the_tasks_that_all_methods_have(tmp_path: Path) -> None:
     runs = runs_on_two_tasks(tmp_path)
     only = [run for run in runs["rose"] if run.evaluation.task == "sst2"]
@@ -241,14 +251,36 @@ def test_differences_on_the_same_examples(tmp_path: Path) -> None:
         np.testing.assert_array_equal(correct_by_set(predictions_path(folder, None, "own"))["test"], correct)
     _, grid = compared(load_runs([tmp_path / "vanilla", tmp_path / "rose"]), "vanilla")
     (row,) = grid.rows
-    assert row[:4] == ["rose", "0", "test", f"{100 * (right['rose'].mean() - right['vanilla'].mean()):+.1f}"]
+    assert grid.title == "rose against vanilla, on the same examples"
+    assert row[:2] == ["test", f"{100 * (right['rose'].mean() - right['vanilla'].mean()):+.1f}"]
     p = mcnemar(right["rose"], right["vanilla"])
     assert p < 0.001
-    assert row[5:] == ["< 0.001", "< 0.001*"]
+    assert row[3:] == ["< 0.001", "< 0.001*"]
     # Predictions of some other evaluation are not taken for those of this one.
     write_predictions(tmp_path / "rose", ~right["rose"])
     with pytest.raises(RunError, match=r"predictions-task-own\.parquet is not of the same evaluation as .*rose"):
         compared(load_runs([tmp_path / "vanilla", tmp_path / "rose"]), "vanilla")
+
+
+def test_differences_are_one_table_for_each_method_at_80_columns(tmp_path: Path) -> None:
+    """p-values are in the row of their difference, however long the names are."""
+    names = ["vanilla", "rose-ensemble:sst2-base", "r-drop+rose-second"]
+    folders = [write_run(tmp_path / f"{name}{seed}", name, seed, 28 + seed) for name in names for seed in range(2)]
+    for folder in folders:
+        (folder / "attacks" / "pwws-test-f").rename(folder / "attacks" / "gone")
+        attack = attack_result(3).model_copy(update={"task": "intents-of-2024-and-before"})
+        save_outcome(attack, folder / "attacks" / "pwws-test-f")
+    _, *pairs = compared(load_runs(folders), "vanilla")
+    assert [grid.title.split()[0] for grid in pairs] == names[1:]
+    assert [bool(grid.caption) for grid in pairs] == [False, True], "said once, below the last"
+    assert "16 on sets, 8 under attack, 8 under noise" in pairs[-1].caption
+    for grid in pairs:
+        assert [row[0] for row in grid.rows] == ["0"] * 4 + ["1"] * 4 + ["0"] * 2 + ["1"] * 2 + ["0"] * 2 + ["1"] * 2
+        console = Console(width=80, file=StringIO())
+        console.print(Folded(grid))
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert sum(line.startswith("┏") for line in lines) == 1
+        assert all("│" not in line or line.count("│") == 7 for line in lines)
 
 
 def write_predictions(folder: Path, correct: np.ndarray) -> None:
@@ -309,7 +341,9 @@ def test_what_rosewood_attack_has_kept_is_in_the_table_and_tested(tmp_path: Path
     folders = [write_run(tmp_path / method, method) for method in ("vanilla", "rose")]
     table, pairs = compared(load_runs(folders), "vanilla")
     assert shown(table, "rose")["under pwws own test"].startswith("30.0 ±")
-    assert [row[2] for row in pairs.rows][-3:] == ["typos 0.1", "typos 0.4", "under pwws on own test"]
+    assert [row[0] for row in pairs.rows][-3:] == ["under pwws on own test", "typos 0.1", "typos 0.4"]
+    columns = [" ".join(name.split()) for name in table.header]
+    assert columns.index("under pwws own test") < columns.index("worst group clean plain") == len(columns) - 2
     assert "Not tested" not in pairs.caption
     other = attack_result(2).model_copy(update={"lexicon": "other"})
     save_outcome(other, folders[1] / "attacks" / "pwws-test-other")
@@ -318,7 +352,7 @@ def test_what_rosewood_attack_has_kept_is_in_the_table_and_tested(tmp_path: Path
     assert shown(table, "rose")["under pwws (2) own test"].startswith("80.0 ±")
     assert 'pwws (2) on own test: lexicon="other".' in table.caption
     assert pairs.caption.endswith(
-        "Not tested: under pwws (2) on own test (not made on both runs alike: give both to one command)."
+        "Not tested: under pwws (2) on own test (the two runs were not attacked alike: attack both with one command)."
     )
 
 
@@ -332,8 +366,8 @@ def test_a_noise_that_changes_no_token_costs_no_test(tmp_path: Path) -> None:
         sets = [each.model_copy(update={"unseen": each.name == "typos 0.1"}) for each in found.sets]
         save_evaluation(found.model_copy(update={"sets": sets}), folder)
     _, pairs = compared(load_runs(folders), "vanilla")
-    assert [row[2] for row in pairs.rows] == [row[2] for row in before.rows if row[2] != "typos 0.1"]
-    assert "Not tested: typos 0.1 (such noise changes nothing that these models read)." in pairs.caption
+    assert [row[0] for row in pairs.rows] == [row[0] for row in before.rows if row[0] != "typos 0.1"]
+    assert "Not tested: typos 0.1 (both models read the same tokens with and without it)." in pairs.caption
 
 
 def test_nothing_that_was_tested_is_all_that_is_said_without_a_baseline(tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ def test_the_words_of_settings_are_what_a_command_takes() -> None:
     words = chosen.words()
     assert " ".join(words) == (
         "--labels bad,good --new-head --class-weights bad=2,good=1.5 --watch masks --watch drift --lora-rank 4 "
-        "--lora-alpha 8 --lora-dropout 0.1 --lora-targets query --lora-targets value --seed 3"
+        "--lora-alpha 8 --lora-dropout 0.1 --lora-targets query --lora-targets value --seed 3 --precision float32"
     )
-    assert RunSettings().words() == []
+    assert RunSettings().words() == ["--precision", "float32"]
     assert RunSettings.checked({"labels": "bad, good", "class_weights": "bad=2,good=1.5"}).class_weights == {
         "bad": 2.0,
         "good": 1.5,
@@ -108,7 +108,7 @@ from rosewood.cli import app
 from rosewood.experiments.cell import Cell
 from rosewood.experiments.experiment import build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.tuning.search import Goal
+from rosewood.experiments.tuning.search import TuningGoal
 from rosewood.experiments.tuning.tune import _identity
 from rosewood.results import AttackReport, RunInfo
 
@@ -132,7 +132,7 @@ for file, fingerprint in (("cell.json", "a16aec9ba185a765"), ("cell-with-setting
     assert Cell.model_validate_json((before / file).read_text()).fingerprint == fingerprint
 assert "toy" not in module.AttackSettings().deciding() and module.AttackSettings(toy=6).deciding()["toy"] == 6
 plan = first.plan()
-identities = [_identity(plan.model_copy(update={"toy": toy}), {}, Goal()) for toy in (5, 6)]
+identities = [_identity(plan.model_copy(update={"toy": toy}), {}, TuningGoal()) for toy in (5, 6)]
 assert "toy" not in identities[0] and identities[1]["toy"] == 6
 print("all of it")
 '''

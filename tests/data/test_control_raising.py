@@ -21,8 +21,8 @@ from rosewood.data.control_raising import (
     PARTS,
     SURFACES,
     Paradigm,
+    ProbeVocabulary,
     Surface,
-    Vocabulary,
     paradigms,
     sentences,
 )
@@ -39,7 +39,7 @@ def words(sentence: str) -> list[str]:
     return sentence.lower().replace(",", "").removesuffix(".").split()
 
 
-def predicates(vocabulary: Vocabulary, construction: str) -> set[str]:
+def predicates(vocabulary: ProbeVocabulary, construction: str) -> set[str]:
     kinds = (vocabulary.verbs, vocabulary.after_be, vocabulary.with_object)
     return {form for kind in kinds for forms in getattr(kind, construction) for form in forms.split()}
 
@@ -83,7 +83,7 @@ def test_domains_share_function_words_alone(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [INSIDE, OUTSIDE])
-def test_both_constructions_have_as_many_predicates_and_share_none(vocabulary: Vocabulary) -> None:
+def test_both_constructions_have_as_many_predicates_and_share_none(vocabulary: ProbeVocabulary) -> None:
     for kind in (vocabulary.verbs, vocabulary.after_be, vocabulary.with_object):
         assert len(kind.control) == len(kind.raising)
     assert not predicates(vocabulary, "control") & predicates(vocabulary, "raising")
@@ -91,7 +91,7 @@ def test_both_constructions_have_as_many_predicates_and_share_none(vocabulary: V
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("vocabulary", [INSIDE, OUTSIDE])
-def test_one_word_tells_the_constructions_apart(surface: Surface, vocabulary: Vocabulary) -> None:
+def test_one_word_tells_the_constructions_apart(surface: Surface, vocabulary: ProbeVocabulary) -> None:
     """So whatever goes by anything but the predicate has to answer both sentences alike."""
     for paradigm in paradigms(surface, vocabulary, 300, seed=1):
         for control, raising in zip(*paradigm, strict=True):
@@ -100,7 +100,7 @@ def test_one_word_tells_the_constructions_apart(surface: Surface, vocabulary: Vo
             assert one in predicates(vocabulary, "control") and other in predicates(vocabulary, "raising")
 
 
-def finite_forms(vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+def finite_forms(vocabulary: ProbeVocabulary) -> Iterator[tuple[str, str]]:
     kinds = (vocabulary.verbs, vocabulary.with_object)
     for forms in (*vocabulary.doings, *(each for kind in kinds for pair in kind for each in pair)):
         plural, singular, past = forms.split()
@@ -108,7 +108,7 @@ def finite_forms(vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
         yield from ((plural, "plural"), (singular, "singular"), (past, "past"))
 
 
-def noun_forms(vocabulary: Vocabulary) -> dict[str, str]:
+def noun_forms(vocabulary: ProbeVocabulary) -> dict[str, str]:
     around = (noun for nouns in vocabulary.surroundings.values() for noun in nouns)
     nouns = [*vocabulary.people, *vocabulary.things, *around]
     return dict.fromkeys(nouns, "singular") | {f"{noun}s": "plural" for noun in nouns}
@@ -116,7 +116,7 @@ def noun_forms(vocabulary: Vocabulary) -> dict[str, str]:
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("vocabulary", [INSIDE, OUTSIDE])
-def test_verbs_agree_with_subjects_and_determiners_with_nouns(surface: Surface, vocabulary: Vocabulary) -> None:
+def test_verbs_agree_with_subjects_and_determiners_with_nouns(surface: Surface, vocabulary: ProbeVocabulary) -> None:
     """Read back from the text: a finite verb stands right after its subject, a determiner right before its noun."""
     finite, nouns = dict(finite_forms(vocabulary)), noun_forms(vocabulary)
     assert not finite.keys() & nouns.keys()

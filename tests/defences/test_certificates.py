@@ -18,10 +18,7 @@ from scipy.stats import binom
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.defences.smoothing.certify import certified, certify, lower_bound
-from rosewood.defences.smoothing.deletion import Deletion
-from rosewood.defences.smoothing.masking import Masking
-from rosewood.defences.smoothing.noise import Edit, Noise
-from rosewood.defences.smoothing.substitution import Substitution
+from rosewood.defences.smoothing.noise import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
 from rosewood.errors import RunError
 from rosewood.results.defence import Certificate, CertifiedExample
 from tiny_attack import sentences
@@ -93,10 +90,10 @@ def classifier(rng: Random) -> Callable[[Text], int]:
     return label
 
 
-NOISES: dict[str, tuple[Callable[[float], Noise], Callable[[Text, float], Iterator[tuple[Text, float]]], int]] = {
-    "mask": (lambda share: Masking(share, "#"), masked, 5),
-    "delete": (Deletion, deleted, 3),
-    "substitute": (lambda share: Substitution(share, SYNONYMS), replaced, 4),
+NOISES: dict[str, tuple[Callable[[float], TextNoise], Callable[[Text, float], Iterator[tuple[Text, float]]], int]] = {
+    "mask": (lambda share: MaskNoise(share, "#"), masked, 5),
+    "delete": (DeleteNoise, deleted, 3),
+    "substitute": (lambda share: SubstituteNoise(share, SYNONYMS), replaced, 4),
 }
 SHARES = {"mask": (0.3, 0.6, 0.8), "delete": (0.5, 0.8, 0.9), "substitute": (0.5, 0.8, 1.0)}
 MOST = 2  # edits that are searched exhaustively
@@ -167,13 +164,13 @@ def test_the_radius_of_edits_is_the_closed_form_of_cert_ed() -> None:
     for share in (0.3, 0.6, 0.9):
         for p in np.linspace(0.51, 0.999, 60):
             closed = math.floor(math.log(1.5 - p) / math.log(share))
-            radii = Deletion(share).radii(("word " * 30,), float(p))
+            radii = DeleteNoise(share).radii(("word " * 30,), float(p))
             assert radii["edited"] == radii["changed"] == closed
             assert min(radii["inserted"], radii["deleted"]) >= closed
 
 
 def test_the_radius_of_masks_is_the_largest_that_the_inequality_allows() -> None:
-    noise = Masking(0.9, "#")
+    noise = MaskNoise(0.9, "#")
     for words in (1, 10, 40):
         text, kept = ("word " * words,), noise.kept(words)
         for p in (0.6, 0.9, 1.0):

@@ -8,10 +8,7 @@ from scipy.special import softmax
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.defences.smoothed import Smoothed
-from rosewood.defences.smoothing.deletion import Deletion
-from rosewood.defences.smoothing.masking import Masking
-from rosewood.defences.smoothing.noise import generator
-from rosewood.defences.smoothing.substitution import Substitution
+from rosewood.defences.smoothing.noise import DeleteNoise, MaskNoise, SubstituteNoise, generator
 from tiny_attack import sentences
 from tiny_defences import logits, wrapped
 
@@ -39,7 +36,7 @@ def test_the_answer_is_the_vote_or_the_mean_of_the_copies(
 
 
 def test_masking_keeps_the_same_number_of_words() -> None:
-    noise = Masking(0.3, "#")
+    noise = MaskNoise(0.3, "#")
     copies = noise.copies(TEXT, 2000, np.random.default_rng(0))
     words = [copy.split() for (copy,) in copies]
     assert {len(each) for each in words} == {10}
@@ -51,24 +48,24 @@ def test_masking_keeps_the_same_number_of_words() -> None:
 
 
 def test_deletion_leaves_words_out_on_their_own() -> None:
-    copies = Deletion(0.4).copies(TEXT, 4000, np.random.default_rng(0))
+    copies = DeleteNoise(0.4).copies(TEXT, 4000, np.random.default_rng(0))
     often = np.mean([[word in copy.split() for word in TEXT[0].split()] for (copy,) in copies], axis=0)
     np.testing.assert_allclose(often, 0.6, atol=0.05)
     assert np.std([len(copy.split()) for (copy,) in copies]) == pytest.approx((10 * 0.4 * 0.6) ** 0.5, rel=0.1)
 
 
 def test_substitution_draws_from_a_word_and_its_synonyms() -> None:
-    noise = Substitution(1.0, {"good": ["fine", "nice", "top notch", "A.1"], "bad": []})
+    noise = SubstituteNoise(1.0, {"good": ["fine", "nice", "top notch", "A.1"], "bad": []})
     copies = Counter(noise.copies(("Good, bad!", "good"), 3000, np.random.default_rng(0)))
     assert set(copies) == {(f"{a}, bad!", b) for a in ("Good", "Fine", "Nice") for b in ("good", "fine", "nice")}
     assert min(copies.values()) > 250
-    half = Counter(Substitution(0.5, {"good": ["fine"]}).copies(("good",), 4000, np.random.default_rng(0)))
+    half = Counter(SubstituteNoise(0.5, {"good": ["fine"]}).copies(("good",), 4000, np.random.default_rng(0)))
     assert half["fine",] / 4000 == pytest.approx(0.25, abs=0.03)
     assert noise.copies(("!",), 2, np.random.default_rng(0)) == [("!",)] * 2
 
 
 def test_spaces_decide_nothing(model: Model, tokenizer: Tokenizer) -> None:
-    noise = Masking(0.5, "[UNK]")
+    noise = MaskNoise(0.5, "[UNK]")
     for copies in (noise.copies((text,), 3, np.random.default_rng(1)) for text in ("a b  c", " a\tb c\n")):
         assert copies == noise.copies(("a b c",), 3, np.random.default_rng(1))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rosewood.attacks.runner.job import SEARCHES
 from rosewood.config.settings import Lora
 from rosewood.errors import AbsentError, ExperimentError
 from rosewood.experiments import grid
@@ -77,14 +78,14 @@ def test_all_wrong_names_come_at_once_with_the_closest_ones(tmp_path: Path) -> N
         "tasks.0: unknown task 'sst3': did you mean sst2",
         "task sst2, recipes.rost: no recipe is called so; did you mean roast",
         "task sst2, attacks.pwwws: no attack is called so; did you mean pwws",
-        "task sst2, attacks.pwwws: attack: unknown attack 'typo': did you mean typos",
+        "task sst2, attacks.pwwws: unknown attack 'typo': did you mean typos",
         "tasks.1: training.learning_rat: no such training argument; did you mean learning_rate",
         "the suite sentiment has the labels negative, positive, the task rte has",
         "tasks.3, evaluation: unknown suite 'glue-adw': did you mean glue-adv",
         "task imdb has no set 'tset'; did you mean test",
         "evaluation: tasks on the suite sentiment share a table: give them one size",
         "models: 'a/b/c' is neither a folder nor a name that a model on the Hub can have",
-        "attacks.0: attack: unknown attack 'pws': did you mean pwws",
+        "attacks.0: unknown attack 'pws': did you mean pwws",
         "attacks.1.lexicon: unknown lexicon 'wordnett': did you mean wordnet",
         "attacks.1: attack.populaton: ",
         "baseline: no recipe is called 'vanilla'; did you mean vanila",
@@ -170,7 +171,7 @@ def test_a_fingerprint_changes_with_the_search_of_attacks_and_with_the_default_r
     rate = {"learning_rate": 1e-3}
     choices = [([], rate), (["typos"], rate), ([], {})]
     plain, attacked, by_default = [fingerprints(*each) for each in choices]
-    monkeypatch.setattr(grid, "SEARCHES", grid.SEARCHES + 1)
+    monkeypatch.setitem(SEARCHES, "typos", 9)
     assert [fingerprints(*each) for each in choices[::2]] == [plain, by_default]
     assert not fingerprints(*choices[1]) & attacked
     monkeypatch.setattr(grid, "_DEFAULT_RATES", {"learning rates": {"0": 1.0}})

@@ -1,11 +1,14 @@
 """Gates: careful with intervals, strict with what was not measured, and readable for CI."""
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import yaml
 
 from cli.conftest import Rosewood, rosewood  # noqa: F401  a fixture
 from reported_runs import write_run
@@ -16,6 +19,7 @@ from rosewood.evaluation.files import predictions_file, predictions_path, save_e
 from rosewood.experiments.gate import _RESAMPLES, Gate, Requirement, read_requirements
 from rosewood.experiments.gate_fixture import rosewood_gate  # noqa: F401  a fixture
 from rosewood.results import Evaluation
+from tiny_harden import Place
 
 CLEAN = "clean plain"
 
@@ -145,3 +149,22 @@ def test_the_fixture_fails_the_test(run: Path, rosewood_gate: Callable[..., Gate
     assert rosewood_gate(run, "clean>=0.65").passed
     with pytest.raises(pytest.fail.Exception, match=r"imdb >= 0\.99"):
         rosewood_gate(run, "clean>=0.65", "imdb>=0.99")
+
+
+def test_the_workflow_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rosewood: Rosewood) -> None:  # noqa: F811
+    page = (Path(__file__).parents[2] / "docs" / "gate.md").read_text(encoding="utf-8")
+    requirements, workflow = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    steps = yaml.safe_load(workflow)["jobs"]["gate"]["steps"]
+    commands = [shlex.split(step["run"])[1:] for step in steps if step.get("run", "").startswith("rosewood")]
+    assert [words[0] for words in commands] == ["evaluate", "attack", "gate"]
+    place = Place(tmp_path)
+    place.classifier(name="runs/mine")
+    (tmp_path / "data").mkdir()
+    place.test.rename(tmp_path / "data" / "test.csv")
+    (tmp_path / "gate.yaml").write_text(requirements, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for words in commands:  # so short a training leaves the model unsure of its right answers
+        rosewood(*words, code=1 if words[0] == "gate" else 0)
+    suite = ElementTree.parse("gate.xml").getroot()
+    assert [case.find("failure") is None for case in suite] == [True, False]
+    assert "ece" in Path("gate.md").read_text(encoding="utf-8").splitlines()[-1]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from transformers import pipeline
 from typer.testing import CliRunner
 
-from rosewood.cli import app, train  # noqa: F401  adds the command
+from rosewood.cli import commands
 from rosewood.data import loading
 from rosewood.errors import ExperimentError
+from rosewood.evaluation.files import load_evaluation
 from rosewood.experiments.engines.local import CellEngine, LocalEngine
+from rosewood.experiments.harden.board import show_end
+from rosewood.experiments.harden.candidates import behind
 from rosewood.experiments.harden.harden import harden
 from rosewood.experiments.harden.schedule import seconds_of
 from rosewood.results import Hardening
@@ -63,22 +69,51 @@ def test_the_recipe_that_is_known_to_be_best_wins(spied: Spied) -> None:
     assert "How it was hardened" in (output / "README.md").read_text(encoding="utf-8")
 
 
+def test_noise_and_calibration_of_the_start_are_measured_on_held_out_rows(spied: Spied) -> None:
+    output = spied.place.folder / "hardened"
+    found = load_evaluation(output / "candidates" / "start")
+    rows = len((output / "data" / "choosing.jsonl").read_text(encoding="utf-8").splitlines())
+    assert {each.examples for each in found.sets} == {rows}
+    assert [each.role for each in found.sets].count("noise") == 3
+    assert all(0 <= each.ece <= 1 for each in found.sets)
+
+
+def test_the_end_is_readable_in_80_columns(spied: Spied) -> None:
+    console = Console(width=80, file=StringIO(), record=True)
+    show_end(spied.found, spied.place.folder / "hardened", console)
+    lines = console.export_text().splitlines()
+    for each in spied.found.changes:  # a row for each, on a line
+        row = next(line for line in lines if line.strip().startswith(f"{each.what} "))
+        assert f"{100 * each.before:.1f}" in row and f"{100 * each.difference:+.1f}" in row
+    after = [line for line in lines if re.search(r"\[\w+ -> \w+\]", line)]
+    assert len(after) == 3, "three texts with their changed words"
+
+
 def test_the_result_loads_with_plain_transformers(spied: Spied) -> None:
     classify = pipeline("text-classification", model=str(spied.place.folder / "hardened" / "model"))
     assert classify("this film the bonny story")[0]["label"] == "1"
     assert classify("this film the stale story")[0]["label"] == "0"
 
 
+def made_again(found: Hardening) -> Path:
+    """Types the commands that make a winner again; the folder of the last."""
+    for line in found.reproduce.splitlines():
+        words = shlex.split(line)
+        ended = CliRunner().invoke(commands(), words[1:])
+        assert ended.exit_code == 0, ended.output
+    return Path(words[words.index("--output") + 1])
+
+
+def weights_in(folder: Path) -> dict[str, torch.Tensor]:
+    (file,) = folder.rglob("model.safetensors")
+    return dict(load_file(file))
+
+
 def test_the_command_makes_the_same_weights_again(spied: Spied, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(spied.place.folder)
-    first = spied.found.reproduce.splitlines()[0]
-    words = shlex.split(first)
-    ended = CliRunner().invoke(app, words[1:])
-    assert ended.exit_code == 0, ended.output
-    folder = next((spied.place.folder / "hardened" / "candidates").glob("substitution"))
-    again = load_file(Path(words[words.index("--output") + 1]) / "model" / "model.safetensors")
-    for name, tensor in load_file(folder / "run" / "model" / "model.safetensors").items():
-        assert torch.equal(tensor, again[name]), name
+    again = weights_in(made_again(spied.found))
+    winner = weights_in(spied.place.folder / "hardened" / "model")
+    assert winner.keys() == again.keys() and all(torch.equal(winner[name], again[name]) for name in winner)
 
 
 def test_test_rows_are_read_only_after_the_choice(spied: Spied) -> None:
@@ -200,6 +235,34 @@ def test_candidates_that_run_elsewhere_end_alike(spied: Spied, engine: Callable[
     folders = (spied.place.folder / name / "model" for name in ("hardened", engine.__name__))
     first, second = (load_file(folder / "model.safetensors") for folder in folders)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.slow
+def test_three_candidates_and_two_threats_make_mixtures_a_soup_and_wrapped_models(
+    spied: Spied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = spied.place.harden(
+        spied.model,
+        "everything",
+        threats="pwws,typos",
+        candidates=["vanilla", "r-drop", spied.place.best],
+        wrapped=["corrected"],
+        budget=900,
+    )
+    names = [each.candidate for each in found.tried]
+    assert found.decisions[0].entered == [
+        behind(found.shield or "", name) for name in ("vanilla", "r-drop", "substitution")
+    ]
+    soups = [name for name in names if " + " in name and "start" not in name]
+    assert len(soups) == 1 and "substitution" in soups[0], names
+    assert any(" + " in name and name.endswith(" start") for name in names), "a mixture with the start"
+    assert "corrected around start" in names
+    assert found.schedule is not None and len(found.last(soups[0]).robust) == found.schedule.attacked_rows
+    assert {each.what for each in found.changes if each.role == "threat"} == {"under pwws", "under typos"}
+    assert found.outcome == "hardened" and "substitution" in str(found.winner)
+    monkeypatch.chdir(spied.place.folder)
+    again, winner = weights_in(made_again(found)), weights_in(spied.place.folder / "everything" / "model")
+    assert all(torch.equal(winner[name], again[name]) for name in winner)
 
 
 def test_time_that_is_counted_is_kept(spied: Spied) -> None:

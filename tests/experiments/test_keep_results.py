@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack
 from rosewood.evaluation.files import correct_by_set
 from rosewood.experiments.compare import compare
 from rosewood.experiments.grid import cells_of

@@ -12,7 +12,16 @@ import pytest
 
 from rosewood.errors import ExperimentError
 from rosewood.experiments.engines.local import Event
-from rosewood.experiments.harden.candidates import START, Mixture, Trained, entrants, threat_names, untrained, wrappers
+from rosewood.experiments.harden.candidates import (
+    START,
+    Mixture,
+    Trained,
+    behind,
+    entrants,
+    threat_names,
+    untrained,
+    wrappers,
+)
 from rosewood.experiments.harden.race import FILE, Race
 from rosewood.experiments.harden.schedule import HARDER, Stopwatch, judging_seconds, planned
 from rosewood.experiments.harden.stage import WORK, Work, result_file
@@ -44,7 +53,8 @@ class World:
             self.steps[work.candidate] = work.until
             costs, rows = self.costs, work.attacked_rows
             measuring = costs.begin + work.clean_rows * costs.clean_row + rows * costs.attacked_row * HARDER
-            self.seconds += self.slower * (measuring + trained * costs.steps.get(work.candidate, 0.0))
+            recipe = work.candidate.removeprefix(behind(work.defence, ""))
+            self.seconds += self.slower * (measuring + trained * costs.steps.get(recipe, 0.0))
             clean, robust = self.figures(work)
             found = Measured(
                 candidate=work.candidate,
@@ -59,15 +69,13 @@ class World:
 
     def figures(self, work: Work) -> tuple[float, float]:
         """A candidate comes nearer to its end with every step; a mixture lies between its parts."""
-        start = self.ends[START]
-        if work.kind == "start":
-            return start
+        start = self.ends.get(behind(work.defence, START), self.ends[START])
         if work.kind == "mixture":
-            parts = [(self.ends[name], share) for name, share in zip(work.made_of, work.parts.values(), strict=True)]
-            return sum(end[0] * share for end, share in parts), sum(end[1] * share for end, share in parts)
-        if work.kind == "wrapped":
-            return self.ends.get(work.candidate, start)
-        end, done = self.ends[work.candidate], work.until / work.arguments["max_steps"]
+            ends = [self.ends.get(behind(work.defence, name), start) for name in work.made_of]
+            shares = list(work.parts.values())
+            return tuple(sum(end[k] * share for end, share in zip(ends, shares, strict=True)) for k in (0, 1))  # type: ignore[return-value]
+        end = self.ends.get(work.candidate, start)
+        done = work.until / work.arguments["max_steps"] if work.kind == "trained" else 1.0
         return start[0] + done * (end[0] - start[0]), start[1] + done * (end[1] - start[1])
 
 
@@ -83,23 +91,30 @@ class Clock(Stopwatch):
 
 
 ENDS = {START: (0.9, 0.3), "a": (0.9, 0.35), "b": (0.895, 0.6), "c": (0.9, 0.4), "d": (0.6, 0.8), "e": (0.9, 0.2)}
+BEHIND = {
+    "corrected around start": (0.9, 0.5),
+    "corrected around b": (0.9, 0.52),
+    "corrected around d": (0.6, 0.8),
+    "corrected around e": (0.9, 0.7),
+}
+"""Of all recipes the worst without the defence is the best behind it."""
 COSTS = Costs(steps=dict.fromkeys("abcde", 0.5) | {"b": 2.0}, clean_row=0.001, attacked_row=0.05, begin=1.0)
 
 
-def race_in(folder: Path, world: World, budget: float = 900.0, **changes: Any) -> Race:
+def race_in(folder: Path, world: World, budget: float = 900.0, around: Sequence[str] = (), **changes: Any) -> Race:
     names = [name for name in world.ends if name in world.costs.steps]
-    schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, 0, 5)
+    schedule = planned(budget, 0.0, world.costs, names, {"choosing": ROWS, "steps": 100}, len(around), 5)
     state = Hardening(
         identity="", command="", model="m", start="m", pretrained="p", task="t", threats=["typos"], budget=budget,
         max_clean_loss=1.0, max_cost=1.0, costs=world.costs, schedule=schedule,
     ).model_copy(update=changes)  # fmt: skip
     base = Work(
-        candidate=START, kind="start", output=str(folder), stage=0, clean_rows=schedule.clean_rows,
+        candidate=START, kind="ready", output=str(folder), stage=0, clean_rows=schedule.clean_rows,
         attacked_rows=schedule.attacked_rows, threats=["typos"], black_box=False, max_length=16, seed=0, data_dir=None,
         lexicon=None, model="m",
     )  # fmt: skip
-    racing = [Trained(name, name, load_recipe("vanilla"), "checkpoint") for name in names]
-    return Race(state, folder, base, racing, [], world, Clock(world), lambda state, said: None)
+    racing = [Trained(name, name, (), load_recipe("vanilla"), "checkpoint") for name in names]
+    return Race(state, folder, base, racing, around, world, Clock(world), lambda state, said: None)
 
 
 @pytest.fixture(autouse=True)
@@ -153,24 +168,49 @@ def test_a_slow_race_is_cut_and_says_so(tmp_path: Path) -> None:
     assert any("time is short" in each.cut for each in race.state.decisions)
 
 
-def test_killed_anywhere_it_decides_alike(tmp_path: Path) -> None:
-    whole = race_in(tmp_path / "whole", World(ENDS, COSTS))
-    whole.run()
+@pytest.mark.parametrize("around", [[], ["corrected"]], ids=["bare", "behind a defence"])
+def test_killed_anywhere_it_decides_alike(tmp_path: Path, around: list[str]) -> None:
+    ends = ENDS | BEHIND if around else ENDS
+    whole = race_in(tmp_path / "whole", World(ends, COSTS), around=around)
+    winner = whole.run()
     total = len(whole.engine.measured)  # type: ignore[attr-defined]
     for moment in range(total):
         folder = tmp_path / str(moment)
-        world = World(ENDS, COSTS, killed_at=moment)
-        first = race_in(folder, world)
+        world = World(ends, COSTS, killed_at=moment)
+        first = race_in(folder, world, around=around)
         first.update()
         with pytest.raises(KeyboardInterrupt):
             first.run()
         world.killed_at = None
-        again = race_in(folder, world)
+        again = race_in(folder, world, around=around)
         again.state = Hardening.load(folder / FILE)
-        assert again.run() == "b"
+        assert again.run() == winner
         assert again.state.decisions == whole.state.decisions
         assert again.state.tried == whole.state.tried
         assert len(world.measured) == total  # nothing was measured twice
+
+
+def test_a_recipe_that_is_best_only_behind_the_defence_wins(tmp_path: Path) -> None:
+    world = World(ENDS | BEHIND, COSTS)
+    race = race_in(tmp_path, world, around=["corrected"])
+    assert race.run() == "corrected around e"
+    assert race.state.shield == "corrected"
+    bare = [name for name in world.measured if name in "abcde"]
+    assert all(race.state.last(name).stage > len(race.state.schedule.keep) for name in bare)  # type: ignore[union-attr]
+
+
+def test_a_defence_that_helps_nobody_is_not_raced_behind(tmp_path: Path) -> None:
+    world = World(ENDS | {"corrected around start": (0.9, 0.2)}, COSTS)
+    race = race_in(tmp_path, world, around=["corrected"])
+    assert race.run() == "b"
+    assert race.state.shield == ""
+
+
+def test_a_defence_that_costs_too_much_clean_accuracy_is_not_raced_behind(tmp_path: Path) -> None:
+    world = World(ENDS | {"corrected around start": (0.8, 0.9)}, COSTS)
+    race = race_in(tmp_path, world, around=["corrected"])
+    assert race.run() == "b"
+    assert race.state.shield == ""
 
 
 def test_a_budget_for_nothing_is_refused_before_any_training() -> None:
@@ -192,8 +232,7 @@ def test_the_budget_that_the_error_names_is_enough(around: int, attacked_row: fl
 
 def test_a_defence_around_the_model_is_measured_before_anything_is_trained(tmp_path: Path) -> None:
     world = World(ENDS | {"corrected around start": (0.9, 0.7)}, COSTS)
-    race = race_in(tmp_path, world)
-    race.around = ["corrected"]
+    race = race_in(tmp_path, world, around=["corrected"])
     assert race.run() == "corrected around start"
     assert world.measured[:2] == [START, "corrected around start"]
 
@@ -216,14 +255,23 @@ def test_rose_is_among_the_entrants_that_suit_a_threat(threats: str, first: str)
     names = [each.name for each in entrants([threats])]
     assert names[0] == first
     assert any("rose" in name for name in names)
+    assert len(set(names)) == len(names)
+
+
+def test_a_candidate_may_have_settings() -> None:
+    usual, other = Trained.parse("augment+rose"), Trained.parse(" augment+rose  selection.keep_quantile=0.8 ")
+    assert other.name == "augment+rose selection.keep_quantile=0.8"
+    assert usual.recipe.to_dict()["selection"]["keep_quantile"] == 0.6
+    assert other.recipe.to_dict()["selection"]["keep_quantile"] == 0.8
+    with pytest.raises(Exception, match="keep_quantil"):
+        Trained.parse("augment+rose selection.keep_quantil=0.8")
 
 
 def test_only_models_that_started_alike_are_mixed() -> None:
     vanilla = load_recipe("vanilla")
-    here, there = Trained("a", "a", vanilla, "checkpoint"), Trained("b@pretrained", "b", vanilla, "pretrained")
-    assert all(
-        "b@pretrained" not in dict(each.of) for each in untrained([here, there], []) if isinstance(each, Mixture)
-    )
+    here, there = Trained("a", "a", (), vanilla, "checkpoint"), Trained("b@pretrained", "b", (), vanilla, "pretrained")
+    mixtures = [each.inside for each in untrained([here, there], []) if isinstance(each.inside, Mixture)]
+    assert mixtures and all("b@pretrained" not in dict(each.of) for each in mixtures)
     assert untrained([there], []) == []
 
 

@@ -20,9 +20,8 @@ from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import Campaign
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
-from rosewood.experiments.engines import ray_blocks
-from rosewood.experiments.engines.ray import connected
-from rosewood.experiments.engines.ray_blocks import RayBlocks
+from rosewood.experiments.engines import ray as ray_engine
+from rosewood.experiments.engines.ray import RayBlocks, connected
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, predicted, sentences
 from tiny_text import tiny_classifier, tiny_tokenizer
@@ -108,7 +107,7 @@ def test_blocks_may_end_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield cluster
 
     monkeypatch.setattr(Attack, "examples_together", 4)
-    monkeypatch.setattr(ray_blocks, "connected", here)
+    monkeypatch.setattr(ray_engine, "connected", here)
     carry_out(campaign(Pwws()), tmp_path / "alone", progress=False)
     carry_out(campaign(Pwws()), tmp_path / "spread", progress=False, engine=RayBlocks(cpus=1).blocks)
     assert (tmp_path / "spread/examples.jsonl").read_bytes() == (tmp_path / "alone/examples.jsonl").read_bytes()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from junk import TEXTS
-from rosewood.cli import app, attack, average, demo, evaluate, explain, listing, train  # noqa: F401  each adds its command
+from rosewood.cli import app, attack, demo, evaluate, explain, listing, models, train  # noqa: F401  each adds its command
 from rosewood.errors import RosewoodError
 
 WORDS = st.one_of(

@@ -216,6 +216,6 @@ def test_what_was_found_in_damaged_runs(run: Path) -> None:
 
     info, evaluation = json.loads(good["run.json"]), json.loads(good["evaluation.json"])
     refused("run.json", json.dumps(info | {"max_length": 0}), "max_length: Input should be greater than or equal to 4")
-    refused("evaluation.json", json.dumps(evaluation | {"sets": []}), "holds the figures of no set: it is damaged")
+    refused("evaluation.json", json.dumps(evaluation | {"sets": []}), "is damaged: it has no set")
     refused("recipe.yaml", "- rose\n", "recipe.yaml is not a recipe: expected a mapping, got a list")
     refused("history.jsonl", DEEP[0] + "\n" + good["history.jsonl"], "line 1 of .* is not a step of a training")

@@ -8,8 +8,8 @@ import pytest
 
 from rosewood.errors import AbsentError, DataError
 from rosewood.lab.playground.runs import AttackChoices
+from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
-from rosewood.words.masked_lm import SentenceEncoder
 from tiny_playground import tiny_task, write_lexicon
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 from rosewood.errors import RecipeError
 from rosewood.perturbations.embedding_ascent import EmbeddingAscender, EmbeddingAscent
 from rosewood.protocol import Output
-from rosewood.recipe import build_recipe
+from rosewood.recipe import build_recipe, load_recipe
 from slow_methods import PaddedData
 from tiny import differing, tiny_bert, trained, weights
 
@@ -191,6 +191,37 @@ def test_the_official_code_of_smart_scales_every_token_to_one() -> None:
         raised = delta[i, j] + 1e-5 * slope[i, j]
         torch.testing.assert_close(found[i, j], raised / (raised.abs().max() + 1e-6), rtol=1e-12, atol=0)
     assert not found[1, 2].any(), "padding stays where it is"
+
+
+def test_the_official_code_of_smart_climbs_the_gap_between_log_odds() -> None:
+    """Its step, written out: the encoder's input plus delta goes in where word vectors do, and is embedded again."""
+    settings = load_recipe("smart:mt-dnn").perturbation
+    assert isinstance(settings, EmbeddingAscent)
+    model = tiny_bert(dropout=0.0).train()
+    climber, call = EmbeddingAscender(settings, model), caller(model)
+    clean = call(BATCH)
+    torch.manual_seed(3)
+    start = climber.initial(BATCH)
+    embedded = model.bert.embeddings(BATCH["input_ids"]).detach()
+
+    def logits(delta: Tensor) -> Tensor:
+        return model(inputs_embeds=embedded + delta, attention_mask=BATCH["attention_mask"]).logits
+
+    def raised(loss: Any) -> Tensor:
+        delta = start.clone().requires_grad_()
+        p, q = (each.softmax(-1) for each in (clean.logits.detach(), logits(delta)))
+        (slope,) = torch.autograd.grad(loss(p, q).sum(), delta)
+        higher = (delta + 1e-5 * slope).detach().masked_fill(PADDING.unsqueeze(-1), 0)
+        return logits(higher / (higher.abs().amax(2, keepdim=True) + 1e-6))
+
+    def log_odds(share: Tensor) -> Tensor:
+        return -(1 / (share.detach() + 1e-6) - 1 + 1e-6).log()
+
+    torch.manual_seed(3)
+    found = climber.view(call, BATCH, clean).logits
+    torch.testing.assert_close(found, raised(lambda p, q: 2 * q * (log_odds(q) - log_odds(p))), rtol=0, atol=1e-12)
+    kl = raised(lambda p, q: q * (q.log() - p.log()))
+    assert (found - kl).abs().max() > 1e-9, "another gradient goes elsewhere, by far more than rounding"
 
 
 def test_the_variant_of_the_official_code_trains(tmp_path: Path) -> None:

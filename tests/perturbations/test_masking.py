@@ -12,8 +12,7 @@ import torch
 from datasets import Dataset
 
 from replay import replay, same_weights
-from rosewood.defences.smoothing.masking import Masking as Copies
-from rosewood.defences.smoothing.substitution import Substitution as SynonymCopies
+from rosewood.defences.smoothing.noise import MaskNoise, SubstituteNoise
 from rosewood.errors import RecipeError
 from rosewood.perturbations.masking import Masking
 from rosewood.perturbations.substitution import Substitution
@@ -61,7 +60,7 @@ def alike(found: Counter[str], expected: Counter[str], draws: int = DRAWS) -> No
 @pytest.mark.parametrize("share", [0.3, 0.5, 1.0])
 def test_masked_texts_are_drawn_as_the_copies_of_the_smoothed_model(share: float) -> None:
     tokenizer, found = changed(Masking(share=share))
-    copies = Copies(share, tokenizer.mask_token or tokenizer.unk_token)
+    copies = MaskNoise(share, tokenizer.mask_token or tokenizer.unk_token)
     drawn = copies.copies((TEXT,), DRAWS, np.random.default_rng(0))
     expected = as_read(tokenizer, drawn)
     assert found.keys() == expected.keys()
@@ -71,7 +70,7 @@ def test_masked_texts_are_drawn_as_the_copies_of_the_smoothed_model(share: float
 def test_words_are_drawn_as_the_copies_with_synonyms() -> None:
     lexicon = Lexicon.of({"fine": ["good", "bad"], "film": ["movie"]})
     tokenizer, found = changed(Substitution(share=1.0, itself=True), lexicon)
-    drawn = SynonymCopies(1.0, lexicon.entries).copies((TEXT,), DRAWS, np.random.default_rng(0))
+    drawn = SubstituteNoise(1.0, lexicon.entries).copies((TEXT,), DRAWS, np.random.default_rng(0))
     expected = as_read(tokenizer, drawn)
     assert found.keys() == expected.keys() and len(found) > 2
     alike(found, expected)

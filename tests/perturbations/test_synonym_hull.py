@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, default_collate
 
 from architectures import ARCHITECTURES, PaddedEosData
 from rosewood.errors import RecipeError, RunError
-from rosewood.perturbations.synonym_hull import HullClimber, Mixture, SynonymHull, choice_weights
+from rosewood.perturbations.synonym_hull import HullClimber, SubstituteMixture, SynonymHull, choice_weights
 from rosewood.protocol import Output
 from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer
@@ -218,13 +218,13 @@ def test_a_text_without_any_token_gives_numbers() -> None:
     mask = BATCH["attention_mask"].clone()
     mask[0] = 0
     climber = HullClimber(SynonymHull(), tiny_bert())
-    assert climber._initial({**BATCH, "attention_mask": mask}, Mixture(BATCH, 10).choices()).isfinite().all()
+    assert climber._initial({**BATCH, "attention_mask": mask}, SubstituteMixture(BATCH, 10).choices()).isfinite().all()
 
 
 def test_weights_sum_to_one_and_are_zero_where_there_is_no_choice() -> None:
     model = tiny_bert().train()
     weights = HullClimber(SynonymHull(), model).worst(caller(model), BATCH)
-    choices = Mixture(BATCH, 10).choices()
+    choices = SubstituteMixture(BATCH, 10).choices()
     torch.testing.assert_close(weights.sum(2), torch.ones(6, 8, dtype=torch.float64))
     assert not weights[~choices].any() and (weights[choices] > 0).all()
     assert choices.sum(2)[0].tolist() == [1, 4, 1, 1, 1, 1, 1, 1]
@@ -272,7 +272,7 @@ def test_all_weight_on_one_substitute_is_the_text_that_has_it(architecture: Any,
     scores = torch.zeros(6, 8, 10, dtype=torch.float64)
     scores[:, 1, 2] = 1000.0
     scores[:, 3, 0] = 1000.0
-    climber._weights = choice_weights(scores, Mixture(batch, 10).choices())
+    climber._weights = choice_weights(scores, SubstituteMixture(batch, 10).choices())
     plain = {key: value for key, value in batch.items() if key != SUBSTITUTES}
     ids = plain["input_ids"].clone()
     ids[:, 1] = torch.tensor([data[i][SUBSTITUTES]["token"][1] for i in range(6)])
@@ -312,7 +312,7 @@ def warm(model: Any, **settings: Any) -> HullClimber:
 def test_the_ascent_goes_on_where_it_ended_in_the_last_epoch() -> None:
     model = tiny_bert(initializer_range=0.5).eval()
     climber = warm(model, steps=4, warm_steps=2, learning_rate=0.1)
-    choices = Mixture(BATCH, 10).choices()
+    choices = SubstituteMixture(BATCH, 10).choices()
     torch.manual_seed(0)
     cold, steps = climber._start(BATCH, choices)
     assert steps == 4, "nothing is known yet"
@@ -325,7 +325,7 @@ def test_the_ascent_goes_on_where_it_ended_in_the_last_epoch() -> None:
     # The same texts in another order.
     rows = [DATA[i] for i in (3, 0, 5, 1, 4, 2)]
     other = SubstituteCollator(default_collate)(rows)
-    moved, steps = climber._start(other, Mixture(other, 10).choices())
+    moved, steps = climber._start(other, SubstituteMixture(other, 10).choices())
     assert steps == 2
     back = torch.tensor([1, 3, 5, 0, 4, 2])
     assert torch.equal(moved[back][several], start[several])
@@ -336,8 +336,8 @@ def test_one_unknown_text_is_enough_for_all_steps() -> None:
     climber = warm(model, steps=3, warm_steps=1)
     few = SubstituteCollator(default_collate)([DATA[i] for i in range(5)])
     climber.worst(caller(model), few)
-    assert climber._start(few, Mixture(few, 10).choices())[1] == 1
-    assert climber._start(BATCH, Mixture(BATCH, 10).choices())[1] == 3
+    assert climber._start(few, SubstituteMixture(few, 10).choices())[1] == 1
+    assert climber._start(BATCH, SubstituteMixture(BATCH, 10).choices())[1] == 3
 
 
 def test_one_more_step_is_worse_for_the_model_than_one_step() -> None:

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from reported_runs import EVIL, attack_result, guess, write_run
-from rosewood.attacks.runner.store import save_outcome
+from rosewood.attacks.runner.report import save_outcome
 from rosewood.errors import RunError
 from rosewood.report.card import model_card, write_card
 from rosewood.results import Average, AveragedRun, Evaluation
@@ -34,11 +34,13 @@ def test_the_card_says_how_to_load_and_where_the_limits_are(tmp_path: Path) -> N
     text = str(model_card(write_run(tmp_path / "run", "rose")))
     assert 'classify({"text": "The first text.", "text_pair": "The second text."})' in text
     assert "It sorts texts like those of own into negative and positive." in text
-    assert "Under pwws on own test it stays right on 30.0 % of 10 examples, of 100.0 % before." in text
+    assert "Under pwws on own test its accuracy falls from 100.0 to 30.0 % (10 examples)." in text
     assert "It is least accurate on advglue (adversarial): 37.5 ±10.0 %." in text
     assert "Its worst group of clean plain is class: negative, with 75.0 ±10.0 %." in text
     assert "Not measured: yelp (gone plain)" in text
-    assert "Where it is worst, on clean plain, its confidence misses its accuracy by 10.0 points on average." in text
+    assert (
+        "Where it is worst, on clean plain, its confidence differs from its accuracy by 10.0 points on average." in text
+    )
     assert "| rose | 75.0 ±10.0 |" in text and "name: rose" in text
     assert text.count("**Attacks**") == 1
 
@@ -69,7 +71,7 @@ def test_attacks_under_other_conditions_have_names_of_their_own(tmp_path: Path) 
     assert found["Accuracy under pwws (1) on own test"] == 0.3
     assert found["Accuracy under pwws (2) on own test"] == 0.7
     assert 'pwws (2) on own test: lexicon="other".' in str(card)
-    assert "Under pwws (2) on own test it stays right on 70.0 % of 10 examples" in str(card)
+    assert "Under pwws (2) on own test its accuracy falls from 100.0 to 70.0 %" in str(card)
 
 
 def test_no_folder_of_the_author_is_named(tmp_path: Path) -> None:

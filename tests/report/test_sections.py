@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reported_runs import EVIL, attack_result, evaluation, landscape, watch, write_run
-from rosewood.attacks.runner.store import load_attack, save_outcome
+from rosewood.attacks.runner.report import load_attack, save_outcome
 from rosewood.comparison.attacks import attacked
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
@@ -74,7 +74,7 @@ def test_the_comparison_has_the_table_and_the_tests(full: Subject) -> None:
     assert found is not None
     table, differences = (part for part in found.parts if isinstance(part, Table))
     assert [row[0] for row in table.grid.rows] == ["vanilla", "rose"]
-    assert differences.folded and differences.grid.title == "Difference from vanilla on the same examples"
+    assert differences.folded and differences.grid.title == "rose against vanilla, on the same examples"
 
 
 def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> N
     assert lead(both[0]) == ""
     assert lead(*both) == f"The chart averages over tasks within each seed (sst2, rte); {words}"
     assert lead(*both, run("vanilla", "rte", 1), run("rose", "rte", 0)) == (
-        f"The chart averages over tasks within each seed (rte); {words} Not in it, because some method has no run on "
+        f"The chart averages over tasks within each seed (rte); {words} Left out, because some method has no run on "
         "it: sst2."
     )
-    assert lead(*both, run("vanilla", "rte", 1)).endswith("Nor are runs of seeds that lack one of these tasks: 1.")
+    assert lead(*both, run("vanilla", "rte", 1)).endswith("because their seed lacks one of these tasks: 1.")
     assert lead(both[0], run("rose", "rte", 0)).startswith("No task has runs of all methods")
 
 

@@ -176,7 +176,7 @@ def test_an_interrupted_probe_leaves_the_model_free(tmp_path: Path) -> None:
 
 def test_models_without_an_encoder_or_a_head_are_refused(tmp_path: Path) -> None:
     assert LinearProbe().problems_with(nn.Linear(2, 2)) == [
-        "selection linear_probe trains what stands on top of an encoder, but Linear has no base_model"
+        "selection linear_probe trains what is on top of an encoder, but Linear has no base_model"
     ]
     bare = tiny_bert().bert
     assert "BertModel has no base_model" in LinearProbe().problems_with(bare)[0]

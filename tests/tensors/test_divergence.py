@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from scipy.special import expit, rel_entr, softmax
+from scipy.special import expit, logit, rel_entr, softmax
 from torch import Tensor
 
-from rosewood.tensors.divergence import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
+from rosewood.tensors.divergence import divergence_problems, forward_kl, log_odds_gap, midpoint_kl, symmetric_kl
 from tiny import tiny_bert
 
 Z = np.random.default_rng(0).normal(size=(2, 6, 3)) * 3
@@ -38,6 +38,28 @@ def test_against_scipy(function: Divergence) -> None:
     first, second = torch.from_numpy(Z)
     assert float(function(first, second)) == pytest.approx(expected(function, P, Q).mean(), rel=1e-12)
     assert float(function(first, first)) == pytest.approx(0, abs=1e-15)
+
+
+def test_the_gap_between_log_odds_by_hand() -> None:
+    """2 sum q (logit q - logit p); both logits are constants, so d / d z_k = 2 q_k (gap_k - sum_c q_c gap_c)."""
+    first, second = (each.clone().requires_grad_() for each in torch.from_numpy(Z))
+    value = log_odds_gap(first, second, smoothing=0)
+    gap = logit(Q) - logit(P)
+    assert value.item() == pytest.approx(2 * (Q * gap).sum(-1).mean(), rel=1e-12)
+    value.backward()
+    slope = 2 * Q * (gap - (Q * gap).sum(-1, keepdims=True)) / len(Q)
+    np.testing.assert_allclose(second.grad, slope, rtol=1e-10)
+    assert first.grad is None or not first.grad.any()
+
+
+def test_for_two_classes_the_slope_of_the_gap_is_four_times_that_of_kl() -> None:
+    first, second = torch.from_numpy(Z[:, :, :2])
+    slopes = []
+    for function in (lambda p, q: log_odds_gap(p, q, smoothing=0), lambda p, q: forward_kl(q, p)):
+        moved = second.clone().requires_grad_()
+        function(first, moved).backward()
+        slopes.append(moved.grad)
+    torch.testing.assert_close(slopes[0], 4 * slopes[1], rtol=1e-9, atol=0)
 
 
 @every_divergence

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import default_collate
 
-from rosewood.models.modes import Replay
+from rosewood.models.modes import SameDraws
 from rosewood.protocol import Output
 from rosewood.tensors import draws
 from tiny import TinyData, tiny_bert
@@ -30,7 +30,7 @@ def test_replayed_passes_have_the_same_dropout_and_only_the_first_moves_the_gene
     first = call(BATCH).logits
     after_one = torch.get_rng_state()
     torch.manual_seed(0)
-    same = Replay(call, BATCH)
+    same = SameDraws(call, BATCH)
     assert torch.equal(same(BATCH).logits, first)
     torch.rand(7)
     between = torch.get_rng_state()
@@ -50,7 +50,7 @@ def test_an_exception_leaves_the_generator_where_it_was() -> None:
             raise ValueError
         return Output(torch.zeros(()), torch.zeros(1, 2))
 
-    same = Replay(call, BATCH)
+    same = SameDraws(call, BATCH)
     same(BATCH)
     before = torch.get_rng_state()
     try:

@@ -10,7 +10,7 @@ from datasets import Dataset, DatasetDict
 
 from rosewood.errors import DataError, RecipeError, RosewoodError, RunError
 from rosewood.selections.rose import Rose
-from rosewood.training.input_checks import check_training_data
+from rosewood.training.checks import check_training_data
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert
 from tiny_substitutes import Substituted

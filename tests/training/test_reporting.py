@@ -12,7 +12,7 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe
-from rosewood.training import reporting
+from rosewood.training import callbacks
 from rosewood.training.run import Plan, start_run
 from tiny_text import save_tiny_checkpoint
 
@@ -35,11 +35,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Seen]:
     """Two integrations that are installed, and no other."""
     made: dict[str, Seen] = {}
     monkeypatch.setattr(
-        reporting.integrations, "get_available_reporting_integrations", lambda: ["tensorboard", "wandb"]
+        callbacks.integrations, "get_available_reporting_integrations", lambda: ["tensorboard", "wandb"]
     )
     for name in ("tensorboard", "wandb"):
         monkeypatch.setitem(
-            reporting.integrations.INTEGRATION_TO_CALLBACK, name, lambda name=name: made.setdefault(name, Seen())
+            callbacks.integrations.INTEGRATION_TO_CALLBACK, name, lambda name=name: made.setdefault(name, Seen())
         )
     return made
 
@@ -75,7 +75,7 @@ def test_a_run_sends_its_figures(seen: dict[str, Seen], tmp_path: Path) -> None:
 )
 def test_what_is_missing_is_named(seen: dict[str, Seen], names: list[str], message: str) -> None:
     with pytest.raises(RunError, match=message):
-        reporting.check_report_to(names)
+        callbacks.check_report_to(names)
 
 
 def test_it_is_off_by_default() -> None:

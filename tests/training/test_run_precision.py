@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rosewood.cli import main
+from rosewood.config.settings import RunSettings
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.models import modes
@@ -46,8 +48,40 @@ def test_auto_takes_what_the_hardware_has(
     assert "Precision" not in settled(plan_with(tmp_path)).remark
 
 
-def test_the_default_is_float32(tmp_path: Path) -> None:
+def test_the_default_in_python_is_float32(tmp_path: Path) -> None:
     assert not training_arguments(plan_with(tmp_path), tmp_path, False).bf16
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "bfloat16"),
+        (["--precision", "float32"], "float32"),
+        (["--set", "training.bf16=false"], "float32"),
+    ],
+)
+def test_the_command_takes_what_the_hardware_has_unless_told(
+    options: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "has_bfloat16", lambda: True)
+    plan = plan_with(tmp_path)
+    words = [
+        "train",
+        "--train-file",
+        str(tmp_path / "train.csv"),
+        "--model",
+        plan.model,
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    words += ["--max-length", "16", "--set", "training.max_steps=1", "--learning-rate", "1e-3", *options]
+    monkeypatch.setattr("sys.argv", ["rosewood", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    info = RunInfo.load(tmp_path / "run" / "run.json")
+    assert info.precision == expected
+    assert info.only(RunSettings).words()[-2:] == ["--precision", expected]
 
 
 def test_a_run_in_bfloat16_trains_and_is_finished_under_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +103,11 @@ def test_processors_are_asked_for_their_kernels(monkeypatch: pytest.MonkeyPatch)
     for capabilities, expected in (({"avx2": True, "avx512_bf16": False}, False), ({"amx_bf16": True}, True)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found)
         assert modes.has_bfloat16(torch.device("cpu")) is expected
+
+
+def test_a_build_for_gpus_on_a_machine_without_one_asks_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    for there in (True, False):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda there=there: {"avx512_bf16": there})
+        assert modes.has_bfloat16() is there

@@ -14,8 +14,8 @@ from rosewood.data.loading import task_from_files
 from rosewood.errors import DataError, RunError
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.results import RunInfo
+from rosewood.training.plan import WordChanges
 from rosewood.training.run import Plan, resume_run, start_run
-from rosewood.training.substitution import Substitution
 from rosewood.words.alignment import SUBSTITUTES
 from rosewood.words.lexicon import Lexicon
 from tiny_text import save_tiny_checkpoint, tiny_tokenizer
@@ -68,17 +68,17 @@ def test_a_lexicon_that_has_changed_is_noticed_on_resuming(plan: Plan, tmp_path:
 
 
 def test_a_recipe_that_replaces_no_words_needs_no_lexicon() -> None:
-    assert Substitution.of(load_recipe("vanilla"), None, None) is None
-    assert Substitution.of(load_recipe("rose-ensemble"), "typos", None) is None
+    assert WordChanges.of(load_recipe("vanilla"), None, None) is None
+    assert WordChanges.of(load_recipe("rose-ensemble"), "typos", None) is None
 
 
 def test_stages_must_agree_on_how_texts_are_aligned(plan: Plan) -> None:
     parts = {key: value for key, value in plan.recipe.to_dict().items() if key in ("objective", "perturbation")}
 
-    def of(*slots: int) -> Substitution | None:
+    def of(*slots: int) -> WordChanges | None:
         stages = [{"share": 0.5, **parts, "perturbation": parts["perturbation"] | {"slots": each}} for each in slots]
         raw = {"name": "mine", "title": "Mine", "summary": "Two stages.", "stages": stages}
-        return Substitution.of(build_recipe(raw), None, None)
+        return WordChanges.of(build_recipe(raw), None, None)
 
     assert of(4, 4) is not None
     with pytest.raises(RunError, match="mine: texts are aligned with their substitutes once, for all stages"):
@@ -86,11 +86,11 @@ def test_stages_must_agree_on_how_texts_are_aligned(plan: Plan) -> None:
 
 
 def test_an_attack_takes_the_lexicon_of_the_recipe(plan: Plan, tmp_path: Path) -> None:
-    found = Substitution.of(plan.recipe, "pwws", None)
+    found = WordChanges.of(plan.recipe, "pwws", None)
     assert found is not None and found.lexicon.fingerprint == Lexicon.of(WORDS).fingerprint
     (tmp_path / "wordsub").mkdir()
     lexicon_file(tmp_path / "wordsub", {"a": ["b"]}, "counterfitted_neighbors.json")
-    chosen = Substitution.of(load_recipe("vanilla"), "pwws", str(tmp_path))
+    chosen = WordChanges.of(load_recipe("vanilla"), "pwws", str(tmp_path))
     assert chosen is not None and not chosen.perturbations and chosen.lexicon.name == "counter-fitted"
 
 
@@ -109,7 +109,7 @@ def test_of_a_pair_one_text_changes(field: str | None, side: int, tmp_path: Path
     task = task_from_files(tmp_path / "pairs.csv", tmp_path / "pairs.csv", text_columns=columns, label_column="label")
     data = Dataset.from_dict({"premise": ["a good film"], "hypothesis": ["a good film"], "label": [1]})
     changes: dict[str, Any] = {"perturbation.lexicon": str(lexicon_file(tmp_path, WORDS)), "perturbation.field": field}
-    words = Substitution.of(load_recipe("adv-base", changes), None, None)
+    words = WordChanges.of(load_recipe("adv-base", changes), None, None)
     assert words is not None
     tokenizer = tiny_tokenizer()
     aligned = words.aligned(tokenize(data, task, tokenizer, 32), data, task, tokenizer, 32)
@@ -123,7 +123,7 @@ def test_of_a_pair_one_text_changes(field: str | None, side: int, tmp_path: Path
 def test_training_texts_of_another_language_are_warned_of(
     plan: Plan, text: str, known: bool, recwarn: pytest.WarningsRecorder
 ) -> None:
-    words = Substitution.of(plan.recipe, None, None)
+    words = WordChanges.of(plan.recipe, None, None)
     assert words is not None
     rows, tokenizer = Dataset.from_dict({"text": [text] * 3, "label": [0, 1, 0]}), tiny_tokenizer()
     words.aligned(tokenize(rows, plan.task, tokenizer, 24), rows, plan.task, tokenizer, 24)
@@ -134,7 +134,7 @@ def test_training_texts_of_another_language_are_warned_of(
 def test_words_replaced_for_real_and_mistyped_come_with_the_run(plan: Plan, tmp_path: Path) -> None:
     changes = {"perturbation.of.0.lexicon": str(lexicon_file(tmp_path, WORDS)), "perturbation.of.0.share": 1.0}
     recipe = load_recipe("augment", changes)
-    words = Substitution.of(recipe, None, None)
+    words = WordChanges.of(recipe, None, None)
     assert words is not None and [each.name for each in words.perturbations] == ["substitution", "typing"]
     info = start_run(plan.model_copy(update={"recipe": recipe}), tmp_path / "run")
     assert info.fingerprints["lexicon"] == Lexicon.of(WORDS).fingerprint
@@ -158,4 +158,4 @@ def test_what_is_prepared_once_must_be_the_same_in_all_stages(second: dict[str, 
     first = {"name": "substitution", "lexicon": "a.json"}
     stages = [{"share": 0.5, "objective": "consistency", "perturbation": each} for each in (first, second)]
     with pytest.raises(RunError, match=words):
-        Substitution.of(build_recipe({"name": "mine", "stages": stages}), None, None)
+        WordChanges.of(build_recipe({"name": "mine", "stages": stages}), None, None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rosewood.errors import RunError
-from rosewood.words.fluency import CausalLM
+from rosewood.words.language_models import CausalLM
 from tiny_text import save_tiny_checkpoint, tiny_causal_lm
 
 

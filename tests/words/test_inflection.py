@@ -4,7 +4,7 @@ import pytest
 
 from rosewood.errors import AbsentError
 from rosewood.words import inflection
-from rosewood.words.inflection import Lemma, Synonym, inflected, lemma_of
+from rosewood.words.inflection import Lemma, Synonym, inflected
 from tiny_lexicon import Dictionary
 
 
@@ -44,19 +44,13 @@ def test_nothing_stands_in_for_itself_and_phrases_stay_out() -> None:
     assert inflected({Lemma("film", "NOUN"): [Synonym(1, "flatfoot")]}, 8) == {"film": ["flatfoot"]}  # "flat feet"
 
 
-def test_lemmas() -> None:
-    assert lemma_of("films", "NOUN") == Lemma("film", "NOUN")
-    assert lemma_of("film", "NOUN") == Lemma("film", "NOUN")
-    assert lemma_of("filmed", "ADJ") == Lemma("filmed", "ADJ")  # a participle
-    assert lemma_of("filmed", "NOUN") is lemma_of("xyzzy", "NOUN") is lemma_of("he", "NOUN") is None
-
-
 def test_without_lemminflect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     inflection._lemminflect.cache_clear()
+    inflection.forms.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "lemminflect", None)
     with pytest.raises(AbsentError, match=r"lemminflect is not installed: pip install rosewood\[lexicon\]"):
-        lemma_of("film", "NOUN")
+        inflected({Lemma("film", "NOUN"): [Synonym(1, "movie")]}, 8)
 
 
 def test_the_real_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +59,3 @@ def test_the_real_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     inflection.forms.cache_clear()
     found = inflected({Lemma("movie", "NOUN"): [Synonym(1, "film")], Lemma("good", "ADJ"): [Synonym(1, "nice")]}, 8)
     assert found["movies"] == ["films"] and found["better"] == ["nicer"]
-    assert lemma_of("children", "NOUN") == Lemma("child", "NOUN") and lemma_of("she", "NOUN") is None

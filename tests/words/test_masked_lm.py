@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
 from rosewood.errors import RunError
-from rosewood.words.masked_lm import MaskedLM
+from rosewood.words.language_models import MaskedLM
 from rosewood.words.text import Words
 from tiny_text import save_tiny_checkpoint, tiny_masked_lm
 

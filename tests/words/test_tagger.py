@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from rosewood.words.tagger import EnglishTagger
+from rosewood.words.constraints import EnglishTagger
 
 pytest.importorskip("textblob", reason="needs rosewood[lexicon]")
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rosewood.errors import DataError
-from rosewood.words.fluency import Trigram
+from rosewood.words.language_models import Trigram
 
 TEXTS = ["The film is good.", "the film is bad", "a film is a film", "Good is bad", "rare"]
 KNOWN = ["the", "film", "is", "good", "bad", "a"]

@@ -10,7 +10,7 @@ from rosewood.errors import AbsentError, DataError
 from rosewood.words import inflection, wordnet
 from rosewood.words.inflection import Lemma, Synonym
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.wordnet import find_wordnet, synonyms
+from rosewood.words.wordnet import english_synonyms, find_wordnet
 from tiny_lexicon import Dictionary, write_wordnet
 
 
@@ -24,7 +24,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_synonyms_by_part_of_speech_and_sense(tmp_path: Path) -> None:
-    found = synonyms(write_wordnet(tmp_path / "dict"))
+    found = english_synonyms(write_wordnet(tmp_path / "dict"))
     assert found == {
         Lemma("film", "NOUN"): [Synonym(1, "movie"), Synonym(1, "flick")],  # no phrases, no names, first sense only
         Lemma("flick", "NOUN"): [Synonym(1, "movie"), Synonym(1, "film")],
@@ -59,7 +59,7 @@ def test_a_corpus_that_nltk_left_packed(tmp_path: Path, monkeypatch: pytest.Monk
         for file in folder.iterdir():
             archive.write(file, f"wordnet/{file.name}")
     monkeypatch.setenv("NLTK_DATA", f"/nowhere{os.pathsep}{tmp_path}")
-    assert synonyms(find_wordnet()) == synonyms(folder)
+    assert english_synonyms(find_wordnet()) == english_synonyms(folder)
 
 
 def test_nowhere() -> None:
@@ -70,7 +70,7 @@ def test_nowhere() -> None:
 def test_half_a_wordnet(tmp_path: Path) -> None:
     (write_wordnet(tmp_path / "dict") / "data.verb").unlink()
     with pytest.raises(DataError, match=r"data.verb cannot be read as a dictionary file of WordNet"):
-        synonyms(tmp_path / "dict")
+        english_synonyms(tmp_path / "dict")
 
 
 def test_as_a_lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_as_a_lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_real_files_agree_with_a_list_made_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     try:
-        found = synonyms(find_wordnet())
+        found = english_synonyms(find_wordnet())
     except AbsentError:
         pytest.skip("needs WordNet")
     rows = (Path(os.environ["ROSEWOOD_DATA"]) / "wordsub/wordnet30_synonyms.tsv").read_text().splitlines()[1:]

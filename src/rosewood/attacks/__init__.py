@@ -4,7 +4,8 @@ Their classes can be imported from here, `from rosewood.attacks import Genetic`,
 is made of: `Attack`, the `Target` that it gets, the questions `probe` and `move`, and `by_importance`.
 """
 
-from rosewood.config.registry import components
+from rosewood.config.registry import component_names, components
+from rosewood.errors import RecipeError, closest
 
 _HOMES = {
     "Attack": "rosewood.attacks.runner.attack",
@@ -17,3 +18,18 @@ _HOMES = {
 }
 
 __getattr__, __dir__ = components(__name__, "attack", _HOMES)
+
+TEXTATTACK = "textattack:"
+"""What the names of TextAttack's recipes begin with."""
+RELATED = {"deepwordbug": "typos or textbugger", "hotflip": "gradient", "autoattack": "worst"}
+"""Attacks that are known by names which Rosewood does not have, and what comes near them."""
+
+
+def known_attack(name: str) -> str:
+    """The name of an attack as it is registered; nothing slow is imported to say that there is none."""
+    plain = name.replace("-", "_")
+    if name.startswith(TEXTATTACK) or plain in (known := component_names("attack")):
+        return plain
+    if plain.lower() in RELATED:
+        raise RecipeError(f"there is no attack {name!r} in Rosewood; take {RELATED[plain.lower()]}")
+    raise RecipeError(f"unknown attack {name!r}: {closest(plain, known)}")

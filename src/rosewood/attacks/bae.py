@@ -21,9 +21,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.attack import Attack, Descent
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance
-from rosewood.attacks.runner.greedy import Descent
 from rosewood.attacks.runner.scores import Measure
 from rosewood.words.constraints import is_stop_word
 from rosewood.words.text import replaced, with_case_of

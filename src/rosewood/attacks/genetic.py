@@ -10,7 +10,7 @@ The forms of RIFT: `fitness: probability` and `parent_floor: 1e-8` on IMDB, `fit
 `split_at_spaces`.
 
 Deviations from the code: by default the fitness is the margin on a scale that the model's confidence does not change
-(`search/scores.py`), because a parent's weight, 1 - p_y, is the floor alone where a model is sure of everything; a
+(`runner/scores.py`), because a parent's weight, 1 - p_y, is the floor alone where a model is sure of everything; a
 substitute takes on the case of the word it replaces (the code's are in lower case); random numbers are seeded, one
 generator an example; a text without substitutes is robust (the code fails on it); words past the model's maximum length
 are not tried; success is a wrong prediction, which is the code's p_y < 0.5 for two classes; the children of the last
@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from rosewood.attacks.runner.attack import Substitution
 from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, probe
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
-from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]

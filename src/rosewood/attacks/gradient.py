@@ -3,13 +3,14 @@
 The slope of an edit, what it would do to the margin to first order, is what HotFlip (Ebrahimi et al., ACL 2018) ranks
 letters by; here it ranks whole words of a lexicon, or slips of the finger. Every word takes its best edit at once,
 where that should help. If the model is still right, the answer corrects what is believed of the effects of the edits
-(`runner/effects.py`), and the text that is best by then is asked for. If that text is known, effects are believed to be
+(`runner/slopes.py`), and the text that is best by then is asked for. If that text is known, effects are believed to be
 better than expected, by more and more of their spread, until there is a new one. After three such texts, which cost as
 much as a gradient, the gradient is taken at the best text that has none, and effects start from the mean of slopes:
 a gradient at one end of a long step says little about the other.
 
-What breaks the model is trimmed: the best edits that should suffice, by what the whole step did, and then a few more
-guesses. A text with no more edits than a backward pass is worth is asked for each of them instead.
+What breaks the model is trimmed: the weakest edits are taken back, as many at once as should not matter by what is
+believed of their effects, and the model is asked whether it is still wrong; each answer corrects the effects. A text
+with no more edits than a backward pass is worth is asked for each of them instead.
 
 Deviations from HotFlip: words and their substitutes may have several tokens (`runner/slopes.py` says how these are
 compared); all words change at once; candidates are scored by the model before they are believed, and slopes are
@@ -28,19 +29,18 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
-from rosewood.attacks.runner.effects import Effects
+from rosewood.attacks.runner.attack import Substitution
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes
 from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
-from rosewood.attacks.runner.slopes import BACKWARD, Edit
-from rosewood.attacks.runner.substitution import Substitution
+from rosewood.attacks.runner.slopes import BACKWARD, Edit, Effects
 from rosewood.attacks.typos import LETTERS_CHANGED
 from rosewood.models.defended import Defended
 from rosewood.models.sites import site_problems
 from rosewood.words.constraints import Surface
 from rosewood.words.text import replaced
 
-TRIMS = 3
-"""Queries for a text with fewer edits."""
+TRIMS = 8
+"""Queries for a text with fewer edits, at most."""
 OPTIMISM = 0.25
 """By what part of their spread effects are believed to be better, from one text that is known to the next."""
 LEVELS = 8
@@ -113,9 +113,9 @@ class Gradient(Substitution):
                 scores = yield probe([step.after for step in new])
                 spent += len(new)
                 for step, value, wrong in zip(new, scores.values.tolist(), scores.wrong, strict=True):
-                    if wrong:
-                        yield from self._broken(step, before, value)
                     effects.asked(step.edits, value - before)
+                    if wrong:
+                        yield from self._broken(step, effects, before, target)
                     seen.add(step.after)
                     without[step.after] = value
             if not without:
@@ -142,22 +142,34 @@ class Gradient(Substitution):
             step = step.cut(len(step.edits) - 1)
         return step
 
-    def _broken(self, step: _Step, before: float, after: float) -> Search:
-        """End with fewer edits, if a few queries find that they suffice; `before` and `after` are values of the texts.
+    def _broken(self, step: _Step, effects: Effects, before: float, target: Target) -> Search:
+        """End with fewer edits, as far as a few queries find that they suffice; `before` is the original's value.
 
-        The first guess is where the value should change its sign if each edit adds its share of the change.
+        The weakest edits are taken back, as many at once as should not matter. Where they do matter, half as many are
+        tried next; a single edit that matters stays.
         """
-        along = before + (after - before) * np.cumsum(step.effects) / sum(step.effects)
-        enough, too_few = len(step.edits), 0
-        guess = int(np.argmax(along < 0)) + 1
+        edits, needed, most = list(step.edits), set[Edit](), len(step.edits)
         for _ in range(TRIMS if self.trim else 0):
-            if enough - too_few <= 1:
+            worth = effects.of(edits)
+            weakest = [i for i in highest_first(worth, NEAR).tolist() if edits[i] not in needed]
+            without = before + worth.sum() - np.cumsum(worth[weakest])
+            size = min(max(int((without < 0).sum()), 1), most, len(weakest), len(edits) - 1)
+            if size == 0:
                 break
-            guess = min(max(guess, too_few + 1), enough - 1)
-            breaks = (yield probe([step.cut(guess).after])).wrong[0]
-            enough, too_few = (guess, too_few) if breaks else (enough, guess)
-            guess = (enough + too_few) // 2
-        yield move([step.cut(enough).after])
+            back = {edits[i] for i in weakest[:size]}
+            fewer = [edit for edit in edits if edit not in back]
+            suffice = False
+            if target.allowed([after := step.with_only(fewer)], target.words):
+                scores = yield probe([after])
+                effects.asked(fewer, float(scores.values[0]) - before)
+                suffice = bool(scores.wrong[0])
+            if suffice:
+                edits, most = fewer, 2 * size
+            elif size == 1:
+                needed |= back
+            else:
+                most = size // 2
+        yield move([step.with_only(edits)])
 
     def _misspelt(self, target: Target) -> Surface:
         rng = Random(int(target.rng.integers(2**63)))
@@ -169,22 +181,25 @@ class Gradient(Substitution):
 
 
 class _Step(NamedTuple):
-    """Some edits of the original text, the best first, each of another word, and what they should add to its value."""
+    """Some edits of the original text, the best first, each of another word."""
 
     words: Candidate
     edits: Sequence[Edit]
-    effects: Sequence[float]
 
     @property
     def after(self) -> Candidate:
+        return self.with_only(self.edits)
+
+    def with_only(self, edits: Sequence[Edit]) -> Candidate:
+        """The text with these of its edits."""
         changed = list(self.words)
-        for edit in self.edits:
+        for edit in edits:
             changed[edit.at] = edit.word
         return tuple(changed)
 
     def cut(self, size: int) -> _Step:
         """With so many of the best edits only."""
-        return _Step(self.words, self.edits[:size], self.effects[:size])
+        return _Step(self.words, self.edits[:size])
 
 
 def _best(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:
@@ -196,7 +211,7 @@ def _best(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:
         if values[i] < -near:
             best.setdefault(edits[i].at, i)
     chosen = list(best.values()) or [int(order[0])]
-    return _Step(words, [edits[i] for i in chosen], [float(values[i]) for i in chosen])
+    return _Step(words, [edits[i] for i in chosen])
 
 
 def _edits_of(words: Candidate, original: Candidate, surface: Surface) -> list[Edit]:

@@ -30,9 +30,8 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.attack import Attack, Descent
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, probe
-from rosewood.attacks.runner.greedy import Descent
 from rosewood.attacks.runner.scores import Floats, first_lowest, highest_first
 from rosewood.words.typos import HOMOGLYPHS, letters_of
 

@@ -4,7 +4,7 @@ The saliency of a word is what the right class loses when the word becomes unkno
 unknown). Each word's best substitute w* is the one that lowers p_y most, by D_i. Words are replaced in descending order
 of D_i * softmax(S)_i until the model is wrong.
 
-Deviation from the paper and its code: w* lowers the margin most, and p_y is the `chances` of `search/scores.py`, which
+Deviation from the paper and its code: w* lowers the margin most, and p_y is the `chances` of `runner/scores.py`, which
 depends on how much of the original text's margin is left and not on how sure the model is. With `scores: probability`
 it is the model's probability, as published; on a confident model D is then 0 for every word.
 
@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import softmax
 
+from rosewood.attacks.runner.attack import Substitution
 from rosewood.attacks.runner.example import Search, Target, move, probe
 from rosewood.attacks.runner.scores import Measure, first_lowest, highest_first
-from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.text import replaced
 
 

@@ -20,10 +20,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rosewood.attacks.runner.attack import Descent, Substitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
-from rosewood.attacks.runner.greedy import Descent
 from rosewood.attacks.runner.scores import Measure
-from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.text import replaced
 from rosewood.words.typos import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
 

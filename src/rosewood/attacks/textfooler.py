@@ -18,10 +18,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rosewood.attacks.runner.attack import Descent, Substitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
-from rosewood.attacks.runner.greedy import Descent
 from rosewood.attacks.runner.scores import Measure
-from rosewood.attacks.runner.substitution import Substitution
 from rosewood.words.constraints import Constraint, SamePartOfSpeech, without_stop_words
 from rosewood.words.text import replaced
 

@@ -16,9 +16,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.attack import Attack, Descent
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
-from rosewood.attacks.runner.greedy import Descent
 from rosewood.words.text import replaced
 from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, swap
 

@@ -80,24 +80,20 @@ def commands() -> typer.Typer:
     """The whole command line: each file adds its commands when it is imported."""
     from rosewood.cli import (
         attack,
-        average,
-        certify,
         compare,
+        defences,
         demo,
-        dynamics,
         evaluate,
         explain,
         gate,
         harden,
         lab,
         listing,
-        probe,
-        publish,
+        models,
         report,
         serve,
         train,
         tune,
-        wrap,
     )
 
     return app

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,29 +10,23 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app
+from rosewood.cli.attack_targets import Orders, target_of
 from rosewood.cli.evaluate import (
     check_run,
     common_length,
-    in_words_of,
-    name_outputs,
     names_in,
     own_file,
     results_folder,
-    task_of,
 )
 from rosewood.cli.options import options_of_settings
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
-from rosewood.errors import DataError, RunError, closest
+from rosewood.errors import RunError, closest
 
 if TYPE_CHECKING:
-    from rosewood.attacks.runner.attack import Attack
-    from rosewood.attacks.runner.example import Encoder, Resources
     from rosewood.attacks.runner.execute import Engine
     from rosewood.attacks.runner.job import Campaign
-    from rosewood.attacks.runner.protocols import Protocol, Resolved
-    from rosewood.data.tasks import Task
-    from rosewood.results import AttackResult, TestFile
+    from rosewood.results import AttackResult
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -49,6 +41,10 @@ EXAMPLES = """
 
   rosewood attack org/model-on-the-hub --test-file mine.csv --labels bad,good --attack pwws
 
+  rosewood attack runs/vanilla runs/rose --threat words --examples 200
+
+  rosewood attack ./my-ner-model --test-file sentences.jsonl --attack typos
+
   rosewood attack runs/rose --attack textfooler --constraint words_share=0.2 --constraint similarity=0.8,to=last
 
   torchrun --nproc-per-node 4 -m rosewood attack runs/rose --attack textfooler
@@ -61,29 +57,7 @@ EXAMPLES = """
 """
 
 
-EXAMPLES_USUALLY = 1000
-
-
-@dataclass(frozen=True)
-class Orders:
-    """What was asked for, whichever the run."""
-
-    given: dict[str, Any]
-    protocol: Protocol | None
-    task: str | None
-    split: str | None
-    own: TestFile | None
-    labels: list[str] | None
-    data_dir: Path | None
-    causal_lm: str | None
-    length: int | None = None
-    """Tokens per text where neither the user nor the protocol says it; None: the run's own."""
-
-    def on(self, task: str | None) -> Resolved:
-        """All settings on a task."""
-        from rosewood.attacks.runner.protocols import Resolved
-
-        return Resolved(self.given, ()) if self.protocol is None else self.protocol.resolve(self.given, task)
+THREATS = ("words", "characters", "all")
 
 
 @app.command(epilog=EXAMPLES)
@@ -114,7 +88,10 @@ def attack(
         [], "--set", help="Change one setting of the attack: population=20 (repeatable).", rich_help_panel=SEARCH
     ),
     threat: str | None = typer.Option(
-        None, help="With --attack worst: words, characters or all.", show_default="words", rich_help_panel=SEARCH
+        None,
+        help="What may change under --attack worst: words, characters or all; without --attack, that is the attack.",
+        show_default="words",
+        rich_help_panel=SEARCH,
     ),
     lexicon: str | None = typer.Option(
         None,
@@ -214,9 +191,23 @@ def attack(
     An attack that was stopped, by Ctrl-C or a crash, goes on when the same command is given again; one that is finished
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
+    from rosewood.attacks.runner.protocols import load_protocol
+    from rosewood.results import TestFile
+
+    attack = _chosen(attack, protocol, threat, bool(replay))
+    if transfer and len(runs) < 2:
+        raise RunError("--transfer tries what is found on each run on the others: name at least two runs")
+    own = own_file(test_file, text_column, label_column, task)
+    if own is not None and split is not None:
+        raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
+    _check_files(lexicon, replay)
+    chosen = None if protocol is None else load_protocol(protocol)
+    for run in runs:  # all of them before the first, which may take hours
+        check_run(run, task, own=own or (TestFile(file="", text_columns=[]) if replay else None))
+
+    # Slow imports come after all that can be said without them.
     from rosewood.attacks.runner.api import choose_attack
     from rosewood.attacks.runner.constraints import constraints_of
-    from rosewood.attacks.runner.protocols import load_protocol
     from rosewood.attacks.runner.report import added_by, deviations_told, diff, edits_told, warning_of
     from rosewood.cli.replays import Tries, replay_on
     from rosewood.comparison.attacks import attacked_grid
@@ -225,37 +216,25 @@ def attack(
     from rosewood.tensors.distributed import is_first
 
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
-    if replay and (attack is not None or protocol is not None):
-        raise RunError("--replay tries texts that were found before: leave out --attack and --protocol, or --replay")
-    if transfer and len(runs) < 2:
-        raise RunError("--transfer tries what is found on each run on the others: name at least two runs")
     blocks = _engine(engine, jobs, ray_address, cpus)
     tries = Tries(settings, names_in(labels), output, show, trust_remote_code, console)
     if replay:
         replay_on(runs, dict.fromkeys(replay), tries)
         return
-    own = own_file(test_file, text_column, label_column, task)
-    if own is not None and split is not None:
-        raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
-    if attack is None and protocol is None:
-        raise RunError("say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME (list protocols)")
     options = {"attack": attack, "lexicon": lexicon, "masked_lm": masked_lm, "examples": examples}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     given |= {name: getattr(settings, name) for name in settings.model_fields_set}
     given["set"] = parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])
-    chosen = None if protocol is None else load_protocol(protocol)
     orders = Orders(given, chosen, task, split, own, names_in(labels), data_dir, causal_lm)
     found = orders.on(None)
     choose_attack(found.values["attack"], found.values["set"])
     if causal_lm is None and any("causal_lm" in rule.needs() for rule in constraints_of(found.settings())):
         raise RunError("the constraint fluency needs a causal language model: name one with --causal-lm, e.g. smollm2")
-    for run in runs:  # all of them before the first, which may take hours
-        check_run(run, task, own=own)
     if settings.max_length is None and (length := common_length(runs, trust_remote_code, console)):
         orders = replace(orders, length=length)
     results, folders = {}, dict[Path, str | None]()
     for run in runs:
-        campaign, names = _prepare(run, orders, trust_remote_code)
+        campaign, names = target_of(run, orders, trust_remote_code)
         folder = _folder(run, output, campaign)
         folders[folder] = run
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
@@ -271,6 +250,42 @@ def attack(
     if transfer:
         length = settings.max_length or next(iter(results.values())).max_length
         replay_on(runs, folders, replace(tries, settings=settings.model_copy(update={"max_length": length}), show=0))
+
+
+def _chosen(attack: str | None, protocol: str | None, threat: str | None, replay: bool) -> str | None:
+    """The attack that the options name; None if the protocol or a replay says it."""
+    from rosewood.attacks import known_attack
+
+    if replay and (attack is not None or protocol is not None or threat is not None):
+        raise RunError(
+            "--replay tries texts that were found before: leave out --attack and --protocol (and --threat), or --replay"
+        )
+    if threat is not None:
+        if threat not in THREATS:
+            raise RunError(f"unknown threat {threat!r}: {closest(threat, list(THREATS))}")
+        if attack not in (None, "worst") or protocol is not None:
+            raise RunError(
+                "--threat says what several attacks together may change: it goes with --attack worst, or with neither "
+                "--attack nor --protocol"
+            )
+        return "worst"
+    if attack is None and protocol is None and not replay:
+        raise RunError(
+            "say how to attack: --attack NAME (rosewood list attacks) or --protocol NAME (list protocols), or what may "
+            "change: --threat words"
+        )
+    return None if attack is None else known_attack(attack)
+
+
+def _check_files(lexicon: str | None, replays: list[Path]) -> None:
+    """Whether files that are named are there."""
+    if lexicon is not None and lexicon.endswith(".json") and not Path(lexicon).is_file():
+        raise RunError(f"{lexicon}: no such file, expected a JSON object of word -> substitutes")
+    for folder in replays:
+        if not (folder / "attack.json").is_file():
+            raise RunError(
+                f"{folder}/attack.json does not exist: name the folder of a finished attack, RUN/attacks/NAME"
+            )
 
 
 def carry_out_told(
@@ -296,7 +311,7 @@ def carry_out_told(
 def _engine(name: str, jobs: int, address: str | None, cpus: int | None) -> Engine | None:
     """What runs the blocks, if not processes of this machine; options of another engine are refused."""
     if name == "ray":
-        from rosewood.experiments.engines.ray_blocks import RayBlocks
+        from rosewood.experiments.engines.ray import RayBlocks
 
         if jobs > 1:
             raise RunError("--jobs is for local processes: on Ray, --cpus says how much room a block takes")
@@ -306,71 +321,6 @@ def _engine(name: str, jobs: int, address: str | None, cpus: int | None) -> Engi
     if address is not None or cpus is not None:
         raise RunError("--ray-address and --cpus are Ray's: add --engine ray, or leave them out")
     return None
-
-
-def _prepare(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
-    """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
-    from accelerate import PartialState
-
-    from rosewood.attacks.runner.api import choose_attack, prepare
-    from rosewood.data.loading import load_split
-    from rosewood.data.own import own_task
-    from rosewood.models.open import open_run
-
-    opened = open_run(run, trusted)
-    if orders.labels is not None:
-        name_outputs(opened.model, orders.labels)
-    folder = orders.data_dir or (Path(opened.data_dir) if opened.data_dir else None)
-    is_unknown = orders.own is not None and opened.info is None
-    known = None if is_unknown else task_of(run, orders.task, opened.folder)
-    if orders.own is None:
-        assert known is not None, "a checkpoint needs --task or --test-file"
-        task, own = known, None
-    else:
-        own = in_words_of(orders.own, opened.folder)
-        task = own_task(own.file, opened.model.config, own.text_columns, own.label_column)
-    chosen = orders.on(None if is_unknown else (known or task).name)
-    settings = chosen.settings()
-    split = orders.split or ("test" if "test" in task.splits else "validation")
-    examples = chosen.values.get("examples", EXAMPLES_USUALLY)
-    data = load_split(task, split, folder, examples, settings.seed, multi_label=True)
-    # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
-    device = PartialState(timeout=timedelta(weeks=4)).device
-    campaign = prepare(
-        opened.model.to(device),
-        opened.tokenizer,
-        data,
-        attack := choose_attack(chosen.values["attack"], chosen.values["set"]),
-        _resources(attack, chosen, orders.causal_lm, known or task, folder),
-        settings.model_copy(update={"max_length": settings.max_length or orders.length or opened.max_length}),
-        labels=task.labels,
-        task=task.name,
-        split=split,
-        test_file=own and own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text}),
-        protocol=None if orders.protocol is None else orders.protocol.name,
-        deviations=chosen.deviations,
-    )
-    return campaign, task.labels
-
-
-def _resources(attack: Attack, chosen: Resolved, causal_lm: str | None, task: Task, folder: Path | None) -> Resources:
-    """What the attack needs, and an encoder to compare texts with if there is one."""
-
-    from rosewood.attacks.runner.api import provisions
-    from rosewood.attacks.runner.constraints import constraints_of
-
-    values, rules = chosen.values, constraints_of(chosen.settings())
-    found = provisions(attack, task, folder, values.get("lexicon"), values.get("masked_lm"), causal_lm, rules)
-    return found if found.encoder else replace(found, encoder=_encoder())
-
-
-def _encoder() -> Encoder | None:
-    from rosewood.words.masked_lm import SentenceEncoder
-
-    try:
-        return SentenceEncoder.load()
-    except DataError:
-        return None
 
 
 def _folder(run: str, output: Path | None, campaign: Campaign) -> Path:

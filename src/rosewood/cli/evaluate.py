@@ -84,7 +84,7 @@ def evaluate(
     """Evaluate runs, or any classification checkpoints, and print their tables.
 
     The results are also written to evaluation.json in the folder of the run or checkpoint and, with every prediction,
-    under the name of the suite. Of a name on the Hub nothing is kept without --output.
+    under the name of the suite. For a name on the Hub nothing is kept without --output.
     """
     from rosewood.comparison.table import class_grids, render
     from rosewood.results.grid import Folded
@@ -145,7 +145,10 @@ def common_length(runs: Sequence[str], trusted: Collection[str], console: Consol
     if len(runs) < 2:
         return None
     infos = {run: run_info(run) for run in runs}  # a run says its length without its model
-    lengths = {open_run(run, trusted).max_length if info is None else info.max_length for run, info in infos.items()}
+    lengths = {
+        open_run(run, trusted, words=True).max_length if info is None else info.max_length
+        for run, info in infos.items()
+    }
     if len(lengths) == 1:
         return None
     shortest = min(lengths)
@@ -242,7 +245,6 @@ def own_file(
 ) -> TestFile | None:
     """What --test-file and its columns name, checked as far as it can be without a model."""
     from rosewood.data.files import read_file
-    from rosewood.data.own import label_column_of, text_columns_of
     from rosewood.results import TestFile
 
     if file is None:
@@ -252,6 +254,8 @@ def own_file(
     if task is not None or suite is not None:
         raise RunError("--test-file is the data to measure on, as are --task and --suite: give one of them")
     table = read_file(file)
+    from rosewood.data.own import label_column_of, text_columns_of  # slow
+
     if text_columns:
         text_columns_of(table, "", text_columns)
     if label_column is not None:
@@ -282,19 +286,19 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
 
 def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
-    from rosewood.data.suites import load_suite
-    from rosewood.models.open import run_info
-
-    if suite is not None:
-        load_suite(suite)
     directory = Path(run)
-    if run_info(run) is not None:
-        return
     looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
     if looks_like_a_path and not directory.exists():
         raise RunError(f"there is no run or checkpoint {run}")
     if suite is None and task is None and own is None and not directory.exists():
         raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task or --test-file")
+    from rosewood.data.suites import load_suite  # slow
+    from rosewood.models.open import run_info
+
+    if suite is not None:
+        load_suite(suite)
+    if run_info(run) is not None:
+        return
     if directory.is_dir() and not any((directory / name).exists() for name in ("config.json", "adapter_config.json")):
         raise RunError(f"{run} is neither a run (no run.json) nor a checkpoint (no config.json)")
     if suite is None and own is None:

@@ -15,7 +15,7 @@ from rosewood.config.settings import DATA, RunSettings, TrainingShortcuts
 LIMITS, SEARCH = "Limits", "Search"
 _NOT_HERE = (
     "model", "validation_size", "new_head", "early_stopping", "select_by", "select_examples", "max_skipped_steps",
-    "watch", "watch_every", "lora", "epochs",
+    "watch", "watch_every", "lora", "epochs", "warn_after", "report_to",
 )  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def harden(
     candidate: list[str] = typer.Option(
         [],
         metavar="RECIPE",
-        help="Race this recipe, NAME:VARIANT or a YAML file; with @pretrained from the pre-trained model (repeatable).",
+        help="Race this recipe, NAME:VARIANT or a YAML file, with settings after it; with @pretrained from the "
+        "pre-trained model (repeatable): 'rose-ensemble@pretrained selection.keep_quantile=0.8'.",
         show_default="some that suit the threat",
         rich_help_panel=SEARCH,
     ),

@@ -82,7 +82,7 @@ def recipes() -> None:
 
     Cost counts passes: F a forward, X a backward to the inputs only, B a full backward. Plain fine-tuning is F+B.
     """
-    from rosewood.cli.stand_ins import stand_ins
+    from rosewood.cli.explain import stand_ins
 
     with stand_ins():
         Console().print(_recipes())
@@ -117,17 +117,18 @@ def _paper(recipe: Recipe) -> str:
 @lists.command()
 def attacks() -> None:
     """The attacks, what each needs, and its settings for `rosewood attack --set`."""
-    from rosewood.cli.stand_ins import stand_ins
+    from rosewood.cli.explain import stand_ins
 
     with stand_ins():
         Console().print(_attacks())
 
 
 def _attacks() -> WideTable:
-    from rosewood.attacks.runner.api import FOREIGN, choose_attack
+    from rosewood.attacks import TEXTATTACK
+    from rosewood.attacks.runner.api import choose_attack
     from rosewood.config.registry import component_names
 
-    caption = f"{FOREIGN}RECIPE runs a recipe of TextAttack, where that is installed."
+    caption = f"{TEXTATTACK}RECIPE runs a recipe of TextAttack, where that is installed."
     table = WideTable(
         "Attacks", ("attack", "what", "needs", "settings"), ("what", "needs", "settings"), caption=caption
     )
@@ -206,7 +207,7 @@ def suites() -> None:
 @lists.command()
 def models() -> None:
     """Models with a short name; any folder or Hub name works too."""
-    from rosewood.cli.stand_ins import stand_ins
+    from rosewood.cli.explain import stand_ins
 
     with stand_ins():
         Console().print(_models())

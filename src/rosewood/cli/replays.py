@@ -38,8 +38,7 @@ def replay_on(runs: Sequence[str], sources: Mapping[Path, str | None], tries: Tr
 
     `sources` are the folders, each with the run that its texts were found on, where they are not tried again.
     """
-    from rosewood.attacks.runner.report import diff
-    from rosewood.attacks.runner.store import load_attack
+    from rosewood.attacks.runner.report import diff, load_attack
     from rosewood.comparison.transfer import transfer_grids
     from rosewood.results import TestFile
     from rosewood.results.grid import Folded
@@ -71,7 +70,7 @@ def _prepare(run: str, source: AttackResult, tries: Tries) -> ReplayCampaign:
     from rosewood.attacks.runner.replay import prepare_replay
     from rosewood.models.open import open_run
 
-    opened = open_run(run, tries.trusted)
+    opened = open_run(run, tries.trusted, words=True)
     if tries.labels is not None:
         name_outputs(opened.model, tries.labels)
     if opened.info is not None and source.test_file is None and source.task not in (None, opened.info.task):

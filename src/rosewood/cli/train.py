@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples
+from rosewood.cli.explain import check_recipe
 from rosewood.cli.options import options_of_settings
-from rosewood.cli.stand_ins import check_recipe
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import RunError
 
@@ -73,9 +73,9 @@ def train(
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.data.tasks import load_task
 
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     if resume:
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         others = [
             f"--{name.replace('_', '-')}" for name in given if name not in ("resume", "output", "trust_remote_code")
         ]
@@ -100,12 +100,14 @@ def train(
             info = resume_run(output, trust_remote_code=trust_remote_code)
         else:
             files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
+            chosen = load_recipe(recipe or "vanilla", parse_overrides(assignments))
+            has_precision = "precision" in given or not chosen.training.keys().isdisjoint(("bf16", "fp16"))
             plan = Plan(
-                recipe=load_recipe(recipe or "vanilla", parse_overrides(assignments)),
+                recipe=chosen,
                 task=_task(task, files, text_column, label_column),
                 arguments=shortcuts.arguments(),
                 trust_remote_code=trust_remote_code,
-                **settings.given(),
+                **({} if has_precision else {"precision": "auto"}) | settings.given(),
             )
             output = output or Path("runs") / file_name(f"{plan.recipe.name}-{plan.task.name}-seed{plan.seed}")
             plan, remark = settled(plan)

@@ -10,8 +10,8 @@ import typer
 from rich import get_console
 
 from rosewood.cli import app, examples, resumable
+from rosewood.cli.explain import check_recipe
 from rosewood.cli.options import options_of_settings
-from rosewood.cli.stand_ins import check_recipe
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError
 

@@ -169,9 +169,9 @@ def certificate_grid(certificates: Mapping[str, Certificate]) -> Grid:
     costs = {each.copies + each.selection_copies for each in certificates.values()}
     sure = {f"{100 * each.confidence:g}" for each in certificates.values()}
     caption = (
-        f"Certified accuracy in % by the number of edits: right, and no such edits can change the answer of the vote "
-        f"over all copies, with {' or '.join(sorted(sure))} % confidence for each text. 0: accuracy where there is an "
-        "answer at all; abstained: % of the texts without one. "
+        f"Certified accuracy in %, by the number of edits: the answer (the vote over all copies) is right, and no such "
+        f"edits can change it, with {' or '.join(sorted(sure))} % confidence for each text. 0: accuracy without edits. "
+        "Abstained: % of the texts without an answer. "
         f"×{' or ×'.join(map(str, sorted(costs)))} passes of the network for each text."
     )
     return Grid("Certificates", ["model", "edits", "n", "abstained", *map(str, radii)], rows, caption, texts=2)

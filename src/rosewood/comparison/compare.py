@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rosewood.comparison.attacks import attacked
 from rosewood.comparison.methods import (
+    GAP,
     SUMMARIES,
     WORST_GROUP,
     Figure,
@@ -18,7 +19,7 @@ from rosewood.comparison.methods import (
     over_seeds,
     untested_over_seeds,
 )
-from rosewood.comparison.paired import LEVEL, paired_table, paired_tests
+from rosewood.comparison.paired import LEVEL, paired_tables, paired_tests
 from rosewood.comparison.runs import (
     EvaluatedRun,
     by_method,
@@ -56,7 +57,8 @@ def compared(
     tests = paired_tests(methods, baseline)
     missing = untested_note(tests.untested, [method for method in methods if method != baseline])
     if tests.differences:
-        return [first, _with(paired_table(tests, baseline), missing)]
+        *pairs, last = paired_tables(tests, baseline)
+        return [first, *pairs, _with(last, missing)]
     return [first if judged_over_seeds(methods) else _with(first, missing)]
 
 
@@ -101,7 +103,8 @@ def intervals_table(runs: Sequence[EvaluatedRun]) -> Grid:
         f"{_title(methods)}, 95 % intervals of the means",
         ["method", *(_heading(some, column, methods) for column in columns)],
         rows,
-        "In %, by Student's t over seeds, cut to what the figure can be; -: fewer than three seeds, or all are alike.",
+        "In %, by Student's t over seeds, limited to what the figure can be. -: fewer than three seeds, or no "
+        "difference between them.",
     )
 
 
@@ -122,6 +125,8 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
     marks = {} if baseline is None else _marks(values, baseline)
     improved, ranked = improvements(methods, baseline), ranks(methods)
     extra = list(dict.fromkeys(name for found in improved.values() for name in found))
+    seeds = {method: _seeds(runs) for method, runs in methods.items()}
+    first = ["method", "seeds"] if any(seeds.values()) else ["method"]  # checkpoints do not say their seeds
     rows = []
     for method, runs in methods.items():
         found = {column: list(values[method].get(column, {}).values()) for column in columns}
@@ -130,10 +135,11 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
             for column, figures in found.items()
         ]
         others = [f"{improved[method][name]:.1f}" if name in improved[method] else "-" for name in extra]
-        rows.append([method, _seeds(runs), *cells, *others, *([_rank(ranked.get(method))] if ranked else [])])
+        begin = [method, str(seeds[method] or "-")][: len(first)]
+        rows.append([*begin, *cells, *others, *([_rank(ranked.get(method))] if ranked else [])])
     some = next(iter(methods.values()))[0].evaluation
-    header = ["method", "seeds", *(_heading(some, column, methods) for column in columns), *extra]
-    keys = ["", "", *map(one_line, [*columns, *extra])]
+    header = [*first, *(_heading(some, column, methods) for column in columns), *extra]
+    keys = ["" for _ in first] + [*map(one_line, [*columns, *extra])]
     if ranked:
         header, keys = [*header, RANK], [*keys, RANK]
     grid = Grid(_title(methods), header, rows, _caption(methods, columns, baseline, marks, values))
@@ -141,9 +147,9 @@ def _methods(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str | None
 
 
 def _columns(values: Figures) -> list[str]:
-    """Those of all methods; summaries are last, the others stay in their order."""
+    """Those of all methods: what was measured, then worst groups and their gaps, then summaries."""
     columns = dict.fromkeys(column for found in values.values() for column in found)
-    return sorted(columns, key=SUMMARIES.__contains__)
+    return sorted(columns, key=lambda column: (column in SUMMARIES, column.startswith((WORST_GROUP, GAP))))
 
 
 def one_line(column: str) -> str:
@@ -215,23 +221,23 @@ def _caption(
         parts.append(WORST)
     if set(SUMMARIES) <= set(columns):
         parts.append(
-            "Over the tasks that all methods have, mean: of clean and adversarial accuracy; drop: how much lower the "
-            "adversarial is."
+            "Mean: of clean and adversarial accuracy. Drop: from clean to adversarial accuracy. Both are over the "
+            "tasks that all methods have."
         )
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
     if any(_guessing(list(each.values())) for found in values.values() for each in found.values()):
-        parts.append(f"{MEANING} Over seeds: in one or more of them. Not tested, and without a rank.")
+        parts.append(f"{MEANING} With several seeds: in at least one. Such methods are not tested and have no rank.")
     runs = [run for each in methods.values() for run in each]
     parts += dict.fromkeys(f"{each.name} on {each.of}: {each.apart}." for each in attacked(runs) if each.apart)
     if baseline is not None and marks:
         parts.append(
             f"*: better than {baseline}, p < {LEVEL} (Welch's one-tailed t-test over seeds, Holm-adjusted; not tested: "
-            "worst groups, gaps, and what no seed changes)."
+            "worst groups, gaps, and figures that are the same in all seeds)."
         )
     elif baseline is not None:
-        parts.append("No test over seeds: it takes two runs or more of both methods that differ.")
+        parts.append("No test over seeds: it needs two seeds or more of each method, with different results.")
     return " ".join(parts)
 
 
@@ -257,9 +263,8 @@ def _rank(rank: float | None) -> str:
     return "-" if rank is None else f"{rank:.1f}"
 
 
-def _seeds(runs: Sequence[EvaluatedRun]) -> str:
-    seeds = sorted({run.seed for run in runs if run.seed is not None})
-    return str(len(seeds)) if seeds else "-"
+def _seeds(runs: Sequence[EvaluatedRun]) -> int:
+    return len({run.seed for run in runs} - {None})
 
 
 def _marks(values: Figures, baseline: str) -> dict[tuple[str, str], str]:

@@ -85,7 +85,7 @@ def grid_of(moments: Sequence[MatchedMoment]) -> Grid:
         "Level: the lowest final validation accuracy of the methods, for each task, model and seed; a method is taken "
         "at its first measured moment that reaches it. Accuracies in %, means over seeds. The farthest moment lies "
         f"{100 * excess:.1f} points above its level. A level near that of guessing comes from a method that has not "
-        "learnt the task; there nothing is compared but beginnings.",
+        "learnt the task; then only first steps are compared.",
         texts=3,
     )
 

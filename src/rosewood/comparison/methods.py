@@ -15,7 +15,7 @@ from rosewood.comparison.table import MEANS, has_noise_curves
 from rosewood.results import Evaluation, Role
 from rosewood.results.guessing import is_guessing
 
-_GAP, WORST_GROUP, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
+GAP, WORST_GROUP, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
 SUMMARIES = ("mean", "drop")
 """ROSE's columns over the tasks of a suite: the mean of all accuracies, and the mean drop from clean to adversarial."""
 
@@ -45,7 +45,7 @@ def mean_of(figures: Sequence[Figure], bounds: tuple[float, float] = SHARE) -> F
 
 def bounds_of(column: str) -> tuple[float, float]:
     """What the figures of a column can be: differences of shares may be negative."""
-    return (-1.0, 1.0) if column == "drop" or column.startswith(_GAP) else SHARE
+    return (-1.0, 1.0) if column == "drop" or column.startswith(GAP) else SHARE
 
 
 def figures_by_method(methods: Mapping[str, Sequence[EvaluatedRun]]) -> Figures:
@@ -123,7 +123,7 @@ def _without_attacks(evaluation: Evaluation) -> Iterator[tuple[str, Figure]]:
     clean = next((each for each in evaluation.sets if each.role == "clean"), None)
     if clean is not None and clean.worst is not None and clean.gap is not None:
         yield f"{WORST_GROUP}{clean.name}", Figure(clean.worst.accuracy, clean.worst.interval, guessing)
-        yield f"{_GAP}{clean.name}", Figure(clean.gap, guessing=guessing)
+        yield f"{GAP}{clean.name}", Figure(clean.gap, guessing=guessing)
 
 
 def lower_is_better(column: str) -> bool:
@@ -169,9 +169,9 @@ def why_untested(ours: Mapping[int | None, Figure], theirs: Mapping[int | None, 
     if all(each.unseen for side in (ours, theirs) for each in side.values()):
         return UNSEEN
     if min(len(ours), len(theirs)) < 2:
-        return "it takes two seeds or more of both methods"
+        return "both methods need two seeds or more"
     constant = all(len({each.value for each in side.values()}) == 1 for side in (ours, theirs))
-    return "no seed changes it" if constant else ""
+    return "the same in all seeds" if constant else ""
 
 
 def untested_over_seeds(values: Figures, baseline: str) -> list[Untested]:
@@ -192,4 +192,4 @@ def untested_over_seeds(values: Figures, baseline: str) -> list[Untested]:
 
 
 def _is_tested(column: str) -> bool:
-    return not column.startswith((_GAP, WORST_GROUP)) and _INCONSISTENT not in column
+    return not column.startswith((GAP, WORST_GROUP)) and _INCONSISTENT not in column

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from rosewood.results.grid import Grid
 from rosewood.results.guessing import is_guessing
 
 Correct = NDArray[np.bool_]
+Kind = Literal["set", "attack", "noise"]
+"""What a test is about. The tests of one kind are a family: a dozen noises do not weaken the test of an attack."""
+KINDS: tuple[Kind, ...] = ("set", "attack", "noise")
 
 
 class Difference(NamedTuple):
@@ -25,11 +29,12 @@ class Difference(NamedTuple):
 
     method: str
     seed: int | None
+    kind: Kind
     set: str
     change: PairedBootstrap
     p: float
     adjusted: float
-    """For all differences of the table."""
+    """For all differences of this kind, of all methods and seeds."""
 
 
 class PairedTests(NamedTuple):
@@ -65,48 +70,60 @@ def paired_tests(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -
         elif is_guessing(run.evaluation) or is_guessing(other.evaluation):
             untested.append(Untested(run.method, EVERYTHING, AT_GUESSING))
         else:
-            for what, pair in [*_on_sets(run, other), *_under_attack(by_run[id(run)], by_run[id(other)])]:
+            for kind, what, pair in [*_on_sets(run, other), *_under_attack(by_run[id(run)], by_run[id(other)])]:
                 if isinstance(pair, str):
                     untested.append(Untested(run.method, what, pair))
                 else:
                     p = mcnemar(*pair)
                     change = paired_bootstrap(*pair, run.evaluation.seed)
-                    found.append(Difference(run.method, run.seed, what, change, p, adjusted=p))
+                    found.append(Difference(run.method, run.seed, kind, what, change, p, adjusted=p))
     if not any(by_run.values()):
         untested += [Untested(method, *NO_ATTACK) for method in methods if method != baseline]
-    adjusted = holm({str(place): each.p for place, each in enumerate(found)})
-    tested = [each._replace(adjusted=adjusted[str(place)]) for place, each in enumerate(found)]
-    return PairedTests(tested, untested)
+    return PairedTests([each for kind in KINDS for each in _adjusted(found, kind)], untested)
 
 
-def _on_sets(run: EvaluatedRun, other: EvaluatedRun) -> Iterator[tuple[str, Pair]]:
+def _adjusted(found: Sequence[Difference], kind: Kind) -> list[Difference]:
+    """Those of a kind, each adjusted for the number of them."""
+    family = [each for each in found if each.kind == kind]
+    adjusted = holm({str(place): each.p for place, each in enumerate(family)})
+    return [each._replace(adjusted=adjusted[str(place)]) for place, each in enumerate(family)]
+
+
+def _on_sets(run: EvaluatedRun, other: EvaluatedRun) -> Iterator[tuple[Kind, str, Pair]]:
     theirs = {each.name: each for each in other.evaluation.sets}
     sets = [each for each in run.evaluation.sets if each.role in ROLES]
-    if not (run.predictions.exists() and other.predictions.exists()):
-        yield from ((each.name, "predictions of single examples are not kept: rosewood evaluate RUN") for each in sets)
-        return
-    correct, before = _correct(run), _correct(other)
+    kept = run.predictions.exists() and other.predictions.exists()
+    correct, before = (_correct(run), _correct(other)) if kept else ({}, {})
     for each in sets:
         counterpart = theirs.get(each.name)
-        if counterpart is None or counterpart.data != each.data:
-            yield each.name, "not on the same examples"
+        pair: Pair
+        if not kept:
+            pair = "the predictions were not kept: repeat rosewood evaluate RUN"
+        elif counterpart is None or counterpart.data != each.data:
+            pair = "not on the same examples"
         elif each.unseen and counterpart.unseen:
-            yield each.name, UNSEEN
+            pair = UNSEEN
         else:
-            yield each.name, (correct[each.name], before[each.name])
+            pair = correct[each.name], before[each.name]
+        yield ("noise", each.name.replace("_", " "), pair) if each.role == "noise" else ("set", each.name, pair)
 
 
-def _under_attack(ours: Mapping[str, Attacked], theirs: Mapping[str, Attacked]) -> Iterator[tuple[str, Pair]]:
+def _under_attack(ours: Mapping[str, Attacked], theirs: Mapping[str, Attacked]) -> Iterator[tuple[Kind, str, Pair]]:
     for title in dict.fromkeys([*ours, *theirs]):
         both = [side[title] for side in (ours, theirs) if title in side]
-        yield title, _outcomes(both) if len(both) == 2 else "not made on both runs alike: give both to one command"
+        alike = len(both) == 2
+        yield (
+            "attack",
+            title,
+            _outcomes(both) if alike else "the two runs were not attacked alike: attack both with one command",
+        )
 
 
 def _outcomes(both: Sequence[Attacked]) -> Pair:
     rows = []
     for each in both:
         if each.kept is None:
-            return "single examples are not kept by rosewood evaluate: rosewood attack keeps them"
+            return "rosewood evaluate keeps no attacked texts: use rosewood attack"
         if not each.summary.attacked:
             return "the attack could change too few words"
         if each.summary.left_out or each.summary.counts.get("out_of_time"):
@@ -131,23 +148,38 @@ def _correct(run: EvaluatedRun) -> dict[str, Correct]:
 LEVEL = 0.05
 
 
-def paired_table(tests: PairedTests, baseline: str) -> Grid:
+def paired_tables(tests: PairedTests, baseline: str) -> list[Grid]:
+    """A table for each method, narrow enough for a terminal; what holds for all is below the last."""
+    found = [_of_method(each, tests, baseline) for each in dict.fromkeys(each.method for each in tests.differences)]
+    caption = (
+        "Points of accuracy, their interval by paired bootstrap. p: McNemar's exact test, two-sided. Holm: adjusted "
+        f"for the number of tests of the same kind ({by_kind(tests.differences)}). *: below {LEVEL}."
+    )
+    return [*found[:-1], *(replace(last, caption=caption) for last in found[-1:])]
+
+
+def by_kind(differences: Sequence[Difference]) -> str:
+    """How many tests there are of each kind."""
+    places = {"set": "on sets", "attack": "under attack", "noise": "under noise"}
+    numbers = {kind: sum(each.kind == kind for each in differences) for kind in KINDS}
+    return ", ".join(f"{number} {places[kind]}" for kind, number in numbers.items() if number)
+
+
+def _of_method(method: str, tests: PairedTests, baseline: str) -> Grid:
+    differences = [each for each in tests.differences if each.method == method]
+    several = len({each.seed for each in differences}) > 1
     return Grid(
-        f"Difference from {baseline} on the same examples",
-        ["method", "seed", "set", "difference", "95 % interval", "p", "p (Holm)"],
-        [_difference_row(each) for each in tests.differences],
-        "Accuracy in points, interval by paired bootstrap; p by McNemar's exact test, two-sided; Holm: adjusted for "
-        f"all rows; *: below {LEVEL}.",
-        texts=3,
+        f"{method} against {baseline}, on the same examples",
+        [*(["seed"] if several else []), "text", "points", "95 % interval", "p", "p (Holm)"],
+        [[*([str(each.seed)] if several else []), *_difference_row(each)] for each in differences],
+        texts=1 + several,
     )
 
 
 def _difference_row(each: Difference) -> list[str]:
     interval = f"{100 * each.change.low:+.1f} to {100 * each.change.high:+.1f}"
     adjusted = _shown(each.adjusted) + ("*" if each.adjusted < LEVEL else "")
-    change = f"{100 * each.change.difference:+.1f}"
-    seed = "-" if each.seed is None else str(each.seed)
-    return [each.method, seed, each.set, change, interval, _shown(each.p), adjusted]
+    return [each.set, f"{100 * each.change.difference:+.1f}", interval, _shown(each.p), adjusted]
 
 
 def _shown(p: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rosewood.attacks.runner.store import REPORT, load_attack
+from rosewood.attacks.runner.report import REPORT, load_attack
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError
 from rosewood.evaluation.files import load_evaluation, predictions_path
@@ -89,8 +89,8 @@ def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
         other = sorted(_data(run.evaluation) ^ _data(first.evaluation))
         if other:
             raise RunError(
-                f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so that their "
-                "means do not compare: evaluate both again."
+                f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so they cannot "
+                "be compared: evaluate both again."
             )
 
 
@@ -114,7 +114,7 @@ def _check_seeds(one: EvaluatedRun, other: EvaluatedRun) -> None:
     if differing:
         raise RunError(
             f"{one.folder} and {other.folder} are both {one.method} but differ in more than the seed "
-            f"({', '.join(differing)}), so that they have no mean: leave out one."
+            f"({', '.join(differing)}), so they cannot be averaged: leave out one."
         )
 
 
@@ -245,7 +245,7 @@ def _attack_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 NO_ATTACK = ("attacks", "none was made: rosewood attack RUN --attack pwws")
 AT_GUESSING = "one of the two is at guessing"
-UNSEEN = "such noise changes nothing that these models read"
+UNSEEN = "both models read the same tokens with and without it"
 EVERYTHING = "everything"
 NAMED = 4
 """So many of the things that share a reason are named, the others counted."""

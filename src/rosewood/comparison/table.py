@@ -128,7 +128,7 @@ def cut_after(evaluations: Evaluations) -> str:
         return ""
     if len(set(lengths.values())) == 1:
         return f" Texts are cut after {next(iter(lengths.values()))} tokens."
-    return f" Texts are cut after so many tokens: {', '.join(f'{m} {n}' for m, n in lengths.items())}."
+    return f" Tokens after which texts are cut: {', '.join(f'{m} {n}' for m, n in lengths.items())}."
 
 
 def unseen_noises(evaluations: Evaluations) -> str:
@@ -139,7 +139,10 @@ def unseen_noises(evaluations: Evaluations) -> str:
         for kind in dict.fromkeys(each.noise.kind for each in evaluation.sets if each.noise and each.unseen):
             if kind not in seen:
                 found.setdefault(kind.replace("_", " "), []).append(model)
-    return "".join(f" The noise {kind} changes no token of {', '.join(models)}." for kind, models in found.items())
+    return "".join(
+        f" Noise of the kind “{kind}” has no effect on {', '.join(models)}: no token changes."
+        for kind, models in found.items()
+    )
 
 
 def _summary(evaluations: Evaluations, suite: str) -> Grid:
@@ -204,7 +207,7 @@ def _noise(evaluations: Evaluations) -> Grid:
             rows.append([kind.replace("_", " "), model, *cells, worst_group(curve.get(strengths[-1]))])
     header = ["noise", "model", "0", *(f"{strength:g}" for strength in strengths), f"worst group\nat {strengths[-1]:g}"]
     sets = ", ".join(sorted({noise.of for noise in noises}))
-    caption = f"{ACCURACY} On {sets} by the strength of the noise; 0: all of it, without noise. {WORST_WITH_SIGN}"
+    caption = f"{ACCURACY} On {sets}, by the strength of the noise; 0: the whole set without noise. {WORST_WITH_SIGN}"
     caption += unseen_noises(evaluations)
     return Grid("Noise", header, rows, caption, texts=2)
 
@@ -225,7 +228,9 @@ def _anomalies(evaluations: Evaluations) -> Grid:
             ]
             rows.append([name, model, *cells])
     inside = ", ".join(sorted({each.inside for e in evaluations.values() for each in e.anomalies})) or "nothing"
-    caption = f"AUROC / AUPR / false positives at 95 % true positives, in %: how well texts differ from {inside}."
+    caption = (
+        f"AUROC / AUPR / false positives at 95 % true positives, in %: how well these texts are told from {inside}."
+    )
     return Grid("Anomalies", ["set", "model", *(score.replace("_", " ") for score in scores)], rows, caption, texts=2)
 
 
@@ -293,7 +298,7 @@ def _clean(evaluation: Evaluation) -> SetResult | None:
 
 CAPTION = (
     "In %: precision / recall / F1 of each label. Macro F1: the mean F1 of the labels that occur; micro F1: of all "
-    "labels together; -: there is nothing to divide by."
+    "labels together; -: the label was never given or never predicted."
 )
 
 

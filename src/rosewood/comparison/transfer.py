@@ -9,9 +9,9 @@ from rosewood.results import AttackReport
 from rosewood.results.grid import Grid
 
 CAPTION = (
-    "Rows: the model that an attack found texts on; columns: the model that they were tried on. % of the texts that "
-    "break the model, and of how many: those whose original it gets right. Nobody searched for texts against the "
-    "model of a column, so this is no robust accuracy."
+    "Rows: the model on which an attack found texts. Columns: the model on which they were tried. Cells: % of these "
+    "texts that break it, and of how many texts: those whose original it gets right. Nobody searched for texts that "
+    "break the model of a column, so this is not its robust accuracy."
 )
 
 

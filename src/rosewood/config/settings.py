@@ -200,7 +200,9 @@ class SharedRunSettings(Settings):
     """Keep the epoch that is most accurate under this attack on validation data: pwws, typos."""
     select_examples: Annotated[int, Field(ge=1), Option(TRAINING)] = 100
     """Validation examples that --select-by attacks."""
-    precision: Annotated[Literal["float32", "bfloat16", "auto"], Option(TRAINING)] = "float32"
+    precision: Annotated[
+        Literal["float32", "bfloat16", "auto"], Option(TRAINING, "auto; in Python and experiments float32")
+    ] = "float32"
     """What matrices are multiplied in: auto takes bfloat16 where the hardware has it. Weights stay in float32."""
     warn_after: Annotated[float, Field(gt=0, le=1), Option(TRAINING, "1/3")] = 1 / 3
     """Warn if after this share of the steps the loss is still that of guessing."""
@@ -231,6 +233,10 @@ class RunSettings(SharedRunSettings):
         list[str], BeforeValidator(names_in), Option(TRAINING, "nowhere", metavar="NAMES", is_text=True)
     ] = []
     """Send figures there while training, with commas: trackio,tensorboard,wandb."""
+
+    def words(self, without: Collection[str] = (), prefix: str = "") -> list[str]:
+        """With the precision, always: without it `rosewood train` takes what the hardware has."""
+        return [*super().words([*without, "precision"], prefix), "--precision", self.precision]
 
 
 class TrainingShortcuts(Settings):

@@ -62,7 +62,7 @@ class Predicates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class ProbeVocabulary:
     """The content words of a domain; nouns have regular plurals, verbs are written "plural singular past"."""
 
     people: tuple[str, ...]
@@ -82,7 +82,7 @@ class Vocabulary:
     """... urges / considers somebody to be honest."""
 
 
-INSIDE = Vocabulary(
+INSIDE = ProbeVocabulary(
     people=("baker", "doctor", "teacher", "farmer", "painter", "sailor", "tailor", "lawyer", "singer", "banker"),
     things=("boat", "bridge", "clock", "lamp", "map", "tower", "wall", "window"),
     surroundings={
@@ -113,7 +113,7 @@ INSIDE = Vocabulary(
         ),
     ),
 )
-OUTSIDE = Vocabulary(
+OUTSIDE = ProbeVocabulary(
     people=("gardener", "plumber", "dentist", "pilot", "waiter", "barber", "butcher", "soldier", "drummer", "jeweller"),
     things=("statue", "fence", "wagon", "mirror", "house", "fountain", "door", "piano"),
     surroundings={
@@ -187,7 +187,7 @@ def _paradigms_of(surface: Surface, part: str, seed: int) -> Sequence[Paradigm]:
     return inside[:trained] if part == "train" else inside[trained:]
 
 
-def paradigms(surface: Surface, words: Vocabulary, count: int, seed: int) -> list[Paradigm]:
+def paradigms(surface: Surface, words: ProbeVocabulary, count: int, seed: int) -> list[Paradigm]:
     """So many paradigms without a common sentence."""
     rng, seen = Random(f"{surface} {seed}"), set[str]()
     found: list[Paradigm] = []
@@ -216,7 +216,7 @@ class _Frame(NamedTuple):
         return f"{text[0].upper()}{text[1:]}."
 
 
-def _paradigm(surface: Surface, words: Vocabulary, rng: Random) -> Paradigm:
+def _paradigm(surface: Surface, words: ProbeVocabulary, rng: Random) -> Paradigm:
     frame = _frame(words, rng)
     if surface == "the":
         around = frame.surroundings[: rng.randrange(3)]
@@ -233,7 +233,7 @@ def _with_the(phrases: Sequence[str], rng: Random) -> tuple[str, ...]:
     return tuple(f"the {phrase.split()[-1]}" if place == chosen else phrase for place, phrase in enumerate(phrases))
 
 
-def _frame(words: Vocabulary, rng: Random) -> _Frame:
+def _frame(words: ProbeVocabulary, rng: Random) -> _Frame:
     tense: Tense = rng.choice(("present", "past"))
     numbers = [_number(rng) for _ in range(3)]
     doing, be = _verb(rng.choice(words.doings)).form(numbers[0], tense), _BE[tense][numbers[1]]

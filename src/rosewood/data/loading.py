@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rosewood.data.embedded import embedded_file, embedded_table
 from rosewood.data.examples import examples, has_lists, listed_labels
-from rosewood.data.files import Table, file_digest, matching_files, read_file
+from rosewood.data.files import RawTable, file_digest, matching_files, read_file
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.tasks import (
     EVERY_NOISE,
@@ -245,17 +245,17 @@ def _files(source: FolderSource, root: Path | None) -> list[Path]:
     return matching_files(path) if root or path.is_absolute() else []
 
 
-def _read_files(files: list[Path], source: FolderSource) -> Table:
+def _read_files(files: list[Path], source: FolderSource) -> RawTable:
     tables = [read_file(file, source.key) for file in files]
     if len(tables) == 1:
         return tables[0]
     names = dict.fromkeys(name for table in tables for name in table.columns)
     columns = {name: [v for t in tables for v in t.columns.get(name, [None] * len(t))] for name in names}
     columns["file"] = [file.stem for file, table in zip(files, tables, strict=True) for _ in range(len(table))]
-    return Table(source.file, columns, range(1, len(columns["file"]) + 1), unit="row of all files together")
+    return RawTable(source.file, columns, range(1, len(columns["file"]) + 1), unit="row of all files together")
 
 
-def _read(task: Task, name: str, root: Path | None) -> Table:
+def _read(task: Task, name: str, root: Path | None) -> RawTable:
     source, split = _source(task, name, root), task.split(name)
     if isinstance(source, MemorySource):
         return examples(source.table, task, source)
@@ -274,7 +274,7 @@ def _read(task: Task, name: str, root: Path | None) -> Table:
     return examples(_read_files(files, source), task, source)
 
 
-def _table(task: Task, name: str, root: Path | None) -> Table:
+def _table(task: Task, name: str, root: Path | None) -> RawTable:
     own = task.split(name).carve
     if own:
         return _divided(task, own, root)[1]
@@ -282,7 +282,7 @@ def _table(task: Task, name: str, root: Path | None) -> Table:
     return _divided(task, taken, root)[0] if taken else _read(task, name, root)
 
 
-def _divided(task: Task, rule: Carve, root: Path | None) -> tuple[Table, Table]:
+def _divided(task: Task, rule: Carve, root: Path | None) -> tuple[RawTable, RawTable]:
     """What is left of the split, and what is carved from it."""
     whole = _read(task, rule.source, root)
     kept = whole.take(distinct(text_keys([whole.columns[f] for f in task.text]), whole.columns["label"]))
@@ -298,14 +298,14 @@ def _divided(task: Task, rule: Carve, root: Path | None) -> tuple[Table, Table]:
     return kept.take(rest), kept.take(sorted(taken))
 
 
-def _subset(table: Table, task: Task, size: int, seed: int) -> Table:
+def _subset(table: RawTable, task: Task, size: int, seed: int) -> RawTable:
     if size < 1:
         raise DataError(f"expected a size of at least 1, got {size}")
     keys = text_keys([table.columns[field] for field in task.text])
     return table.take(sorted(spread(keys, table.columns["label"], seed)[:size]))
 
 
-def _dataset(table: Table, task: Task) -> datasets.Dataset:
+def _dataset(table: RawTable, task: Task) -> datasets.Dataset:
     arrow = pa.table({name: _arrow(values) for name, values in table.columns.items()})
     features = datasets.Features.from_arrow_schema(arrow.schema)
     features["label"] = (
@@ -322,7 +322,7 @@ def _arrow(values: list[Any]) -> pa.Array:
         return pa.array([None if value is None else json.dumps(value, default=str) for value in values])
 
 
-def read_hub(source: HubSource, otherwise: str) -> Table:
+def read_hub(source: HubSource, otherwise: str) -> RawTable:
     """Load one split; `otherwise` tells the user what else to do when the Hub does not answer."""
     name = f"{source.dataset} ({', '.join(filter(None, [source.config, source.split]))})"
     revision = {} if source.revision is None else {"revision": source.revision}
@@ -333,4 +333,4 @@ def read_hub(source: HubSource, otherwise: str) -> Table:
         raise AbsentError(f"{name} cannot be loaded from the Hugging Face Hub: {reason}; {otherwise}") from None
     if any("." in column for column in source.columns):
         loaded = loaded.flatten()  # `translation.en` is a column then
-    return Table(name, loaded.to_dict(), range(1, len(loaded) + 1), unit="row")
+    return RawTable(name, loaded.to_dict(), range(1, len(loaded) + 1), unit="row")

@@ -10,7 +10,7 @@ import datasets
 from transformers import PretrainedConfig
 
 from rosewood.data.examples import has_lists, listed_labels
-from rosewood.data.files import ENDINGS, Table, read_file
+from rosewood.data.files import ENDINGS, RawTable, read_file
 from rosewood.data.loading import refuse_fractions
 from rosewood.data.tasks import EVERY_NOISE, FolderSource, MemorySource, Split, Task, label_key
 from rosewood.errors import DataError, closest
@@ -67,7 +67,7 @@ def own_task(
     )
 
 
-def rows_table(data: Rows) -> Table:
+def rows_table(data: Rows) -> RawTable:
     """Rows in memory as a table."""
     if isinstance(data, datasets.Dataset):
         columns = {name: data[name][:] for name in data.column_names}
@@ -87,7 +87,7 @@ def rows_table(data: Rows) -> Table:
     rows = len(next(iter(columns.values()), []))
     if not rows:
         raise DataError("the data have no rows: expected at least one")
-    return Table("rows in memory", columns, range(rows), unit="row")
+    return RawTable("rows in memory", columns, range(rows), unit="row")
 
 
 def _frame_columns(frame: Any) -> dict[str, list[Any]]:
@@ -98,7 +98,7 @@ def _frame_columns(frame: Any) -> dict[str, list[Any]]:
     return {str(name): values[name].tolist() for name in frame.columns}
 
 
-def label_column_of(table: Table, asked: str | None = None) -> str:
+def label_column_of(table: RawTable, asked: str | None = None) -> str:
     """The column with the labels: the one that was asked for, or else `label` or `labels`."""
     found = list(table.columns)
     if asked is not None:
@@ -116,7 +116,7 @@ def label_column_of(table: Table, asked: str | None = None) -> str:
 
 
 def text_columns_of(
-    table: Table, label: str, asked: Sequence[str] | None = None, texts_before_label: bool = False
+    table: RawTable, label: str, asked: Sequence[str] | None = None, texts_before_label: bool = False
 ) -> list[str]:
     """The columns with the texts: those that were asked for, or `text`, or the only one or two that hold text.
 
@@ -149,14 +149,14 @@ def _class_names(data: object, label: str) -> list[str] | None:
     return list(feature.names) if isinstance(feature, datasets.ClassLabel) else None
 
 
-def _with_names(table: Table, label: str, names: Sequence[str]) -> Table:
+def _with_names(table: RawTable, label: str, names: Sequence[str]) -> RawTable:
     values = [
         names[value] if value is not None and 0 <= value < len(names) else value for value in table.columns[label]
     ]
-    return Table(table.name, {**table.columns, label: values}, table.places, table.unit)
+    return RawTable(table.name, {**table.columns, label: values}, table.places, table.unit)
 
 
-def _label_values(table: Table, column: str, names: Sequence[str], several: bool) -> dict[str, str]:
+def _label_values(table: RawTable, column: str, names: Sequence[str], several: bool) -> dict[str, str]:
     """Raw label -> output of the model: by name where all labels are names, or else by number.
 
     Empty where neither fits, so that what is wrong shows with the row that it is in.

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from rosewood.config import strict_yaml
 from rosewood.config.registry import files_in
 from rosewood.data.embedded import PARTS
-from rosewood.data.files import Table, matching_files
+from rosewood.data.files import RawTable, matching_files
 from rosewood.errors import DataError, closest
 
 Role = Literal["train", "validation", "test", "shift", "adversarial"]
@@ -98,7 +99,7 @@ class EmbeddedSource(Source):
 class MemorySource(Source):
     """Rows that a program holds; no file can name them."""
 
-    table: InstanceOf[Table]
+    table: InstanceOf[RawTable]
 
 
 class Carve(_Strict):
@@ -210,6 +211,14 @@ class Task(_Strict):
             if split.carve.group not in (None, *self.text):
                 problems.append(f"group {split.carve.group!r} is not a text field")
         return problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as plain data, as its YAML file has it."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+    def to_yaml(self) -> str:
+        """The text of its YAML file."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
     def split(self, name: str) -> Split:
         """The split of that name."""

@@ -91,7 +91,7 @@ class Guarding(Shield):
         return np.column_stack([logits, logits.max(axis=1) + above])
 
 
-class Detection(NamedTuple):
+class GuardDetection(NamedTuple):
     """How well a guard tells attacked texts from clean ones."""
 
     auroc: float
@@ -101,7 +101,7 @@ class Detection(NamedTuple):
     """Share of the attacked texts that are."""
 
 
-def detection(model: Defended, clean: Sequence[str | Row], attacked: Sequence[str | Row]) -> Detection:
+def detection(model: Defended, clean: Sequence[str | Row], attacked: Sequence[str | Row]) -> GuardDetection:
     """How well a guarded model tells attacked texts from clean ones, whichever attack made them.
 
     Args:
@@ -121,7 +121,7 @@ def detection(model: Defended, clean: Sequence[str | Row], attacked: Sequence[st
     scores = model.shield.scores(rows, model.base())[1]
     is_attacked = np.arange(len(rows)) >= len(clean)
     flagged = scores > model.learnt["threshold"]
-    return Detection(
+    return GuardDetection(
         float(roc_auc_score(is_attacked, scores)),
         float(flagged[~is_attacked].mean()),
         float(flagged[is_attacked].mean()),

@@ -19,16 +19,13 @@ from pydantic import Field
 from scipy.special import log_softmax, logsumexp
 from torch import nn
 
-from rosewood.defences.smoothing.deletion import Deletion
-from rosewood.defences.smoothing.masking import Masking
-from rosewood.defences.smoothing.noise import Noise, generator
-from rosewood.defences.smoothing.substitution import Substitution
+from rosewood.defences.smoothing.noise import DeleteNoise, MaskNoise, SubstituteNoise, TextNoise, generator
 from rosewood.errors import RunError
 from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield
 from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
 from rosewood.models.scoring import Row, Scorer
 from rosewood.tensors.draws import forked
-from rosewood.words.masking import mask_of
+from rosewood.words.text import mask_of
 
 USUAL = {"mask": 0.3, "delete": 0.3, "substitute": 1.0}
 
@@ -40,8 +37,8 @@ class Smoothed(Defence):
     by: Literal["mask", "delete", "substitute", "dropout"] = "mask"
     copies: Annotated[int, Field(ge=1)] = 50
     share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Of the words that are masked, deleted or drawn anew, or of the units that dropout drops; None: 0.3 of the words
-    masked or deleted, all drawn anew, and dropout as the network was trained with."""
+    """Of the words that are masked, deleted or drawn again, or of the units that dropout drops; None: 0.3 of the words
+    masked or deleted, all drawn again, and dropout as the network was trained with."""
     combine: Literal["majority", "mean"] = "majority"
     """The label of most copies, which certificates are about, or that of the highest mean probability."""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -58,12 +55,12 @@ class Smoothed(Defence):
             raise RunError("the model was trained without dropout: say how much to drop with --set share=0.1")
         return {} if self.by != "substitute" else {"substitutes": material.substitutes}
 
-    def noise(self, learnt: Learnt) -> Noise:
+    def noise(self, learnt: Learnt) -> TextNoise:
         """How the words of copies are changed."""
         share = USUAL[self.by] if self.share is None else self.share
         if self.by == "mask":
-            return Masking(share, learnt["mask"])
-        return Deletion(share) if self.by == "delete" else Substitution(share, learnt["substitutes"])
+            return MaskNoise(share, learnt["mask"])
+        return DeleteNoise(share) if self.by == "delete" else SubstituteNoise(share, learnt["substitutes"])
 
     def start(self, learnt: Learnt) -> Shield:
         return Dropping(self) if self.by == "dropout" else Voting(self, self.noise(learnt))
@@ -84,7 +81,7 @@ class Smoothed(Defence):
 class Voting(Shield):
     """Copies of texts with changed words; equal copies are read once."""
 
-    def __init__(self, settings: Smoothed, noise: Noise) -> None:
+    def __init__(self, settings: Smoothed, noise: TextNoise) -> None:
         self.settings, self.noise = settings, noise
 
     def logits(self, rows: Sequence[Row], base: Scorer) -> Floats:

@@ -13,9 +13,8 @@ from rosewood.attacks.runner.example import Resources
 from rosewood.errors import RunError
 from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, load_planned, reference_texts
 from rosewood.results import LiveAttack
-from rosewood.words.fluency import Trigram
+from rosewood.words.language_models import SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.masked_lm import SentenceEncoder
 
 
 def prepared_attacks(

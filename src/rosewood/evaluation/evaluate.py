@@ -53,6 +53,7 @@ def evaluate(
     attack_examples: int = 100,
     output: str | Path | None = None,
     fresh: bool = False,
+    progress: bool = True,
 ) -> Evaluation:
     """Evaluate a classifier on a suite, on the evaluation sets of a task, or on own data.
 
@@ -80,6 +81,7 @@ def evaluate(
         attack_examples: how many examples of it they take.
         output: a folder for evaluation.json, the predictions and a cache of them.
         fresh: compute everything again, whatever the cache has.
+        progress: whether a terminal shows a bar.
 
     Returns:
         The figures of every set; `rosewood.results.Evaluation` has all fields.
@@ -122,6 +124,7 @@ def evaluate(
         () if isinstance(model, Defended) else (question for each in involved for question in each.questions),
         batch_size,
         cache,
+        progress,
     )
     measured = []
     for each in labelled:

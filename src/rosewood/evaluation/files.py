@@ -44,7 +44,7 @@ def load_evaluation(folder: Path, suite: str | None = None) -> Evaluation:
         raise RunError(f"{folder} has no evaluation{on} ({path} does not exist): {advice}")
     evaluation = Evaluation.load(path)
     if not evaluation.sets:
-        raise RunError(f"{path} holds the figures of no set: it is damaged. Repeat rosewood evaluate {folder}")
+        raise RunError(f"{path} is damaged: it has no set. Repeat rosewood evaluate {folder}")
     return evaluation
 
 

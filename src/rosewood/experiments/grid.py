@@ -12,7 +12,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.constraints import constraints_of
-from rosewood.attacks.runner.job import SEARCHES
+from rosewood.attacks.runner.job import searches_of
 from rosewood.config.checks import typed_arguments
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
@@ -30,9 +30,8 @@ from rosewood.experiments.experiment import (
 )
 from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.training.plan import LORA_RATE, RATES
+from rosewood.training.plan import LORA_RATE, RATES, lexicon_sources
 from rosewood.training.run import settled
-from rosewood.training.substitution import lexicon_sources
 from rosewood.words.lexicon import check_lexicon, lexicon_identity
 
 Found = TypeVar("Found")
@@ -198,7 +197,7 @@ class _Grid:
             cell = Cell(
                 label=choice.name,
                 recipe=recipe.to_dict(),
-                task=task.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+                task=task.to_dict(),
                 model=model,
                 seed=seed,
                 settings=settings,
@@ -232,7 +231,8 @@ class _Grid:
         for attack in self._attacks(chosen, task.name):
             split = "test" if "test" in task.splits else "validation"
             rows = source_identity(task, split, self.data_dir)
-            found[f"attack {attack.name}"] = [rows, lexicon_identity(attack.lexicon, self.data_dir), SEARCHES]
+            lexicon = lexicon_identity(attack.lexicon, self.data_dir)
+            found[f"attack {attack.name}"] = [rows, lexicon, searches_of(attack.attack)]
         return found
 
     def _check_moments(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> None:

@@ -50,7 +50,7 @@ class MeasuredFile(ResultFile):
         return found
 
 
-class Point(NamedTuple):
+class LossPoint(NamedTuple):
     """How a model does at one place in the space of weights."""
 
     loss: float
@@ -79,7 +79,7 @@ class FixedLoss:
         self._batches = list(_batches(model, tokenizer, data, max_length, batch_size))
 
     @torch.inference_mode()
-    def measure(self) -> Point:
+    def measure(self) -> LossPoint:
         """Loss and accuracy with the weights that the model has now."""
         loss = torch.zeros((), dtype=torch.float64, device=self.model.device)
         right = torch.zeros((), dtype=torch.long, device=self.model.device)
@@ -87,7 +87,7 @@ class FixedLoss:
             logits = self.model(**inputs).logits
             loss += functional.cross_entropy(logits.double(), labels, reduction="sum")
             right += (logits.argmax(dim=-1) == labels).sum()
-        return Point(float(loss) / self.examples, int(right) / self.examples)
+        return LossPoint(float(loss) / self.examples, int(right) / self.examples)
 
     def shares(self) -> Iterator[Tensor]:
         """What each batch adds to the loss, one by one, to be differentiated."""

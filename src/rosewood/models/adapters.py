@@ -15,11 +15,12 @@ from huggingface_hub import ModelCardData
 from safetensors import safe_open
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
-from transformers.utils import cached_file, logging
+from transformers.utils import cached_file
 from transformers.utils.peft_utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME, find_adapter_config_file
 
 from rosewood.config.settings import Lora
 from rosewood.errors import RunError
+from rosewood.models.names import quiet_loading
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -160,14 +161,10 @@ def load_merged(folder: Path, base: str) -> PreTrainedModel:
     with safe_open(folder / ADAPTER_SAFE_WEIGHTS_NAME, framework="pt") as tensors:
         saved = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     config = _config(folder, base, saved)
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # what the base model lacks comes from the adapter, or is refused below
-    try:
+    with quiet_loading():  # what the base model lacks comes from the adapter, or is refused below
         model, loaded = AutoModelForSequenceClassification.from_pretrained(
             base, config=config, ignore_mismatched_sizes=True, output_loading_info=True, **settings
         )
-    finally:
-        logging.set_verbosity(verbosity)
     mismatched = {key[0] for key in loaded["mismatched_keys"]}
     random = [name for name in {*loaded["missing_keys"], *mismatched} if f"base_model.model.{name}" not in saved]
     if random:

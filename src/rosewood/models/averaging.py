@@ -14,10 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoModel
-from transformers.utils import logging
 
 from rosewood.errors import RunError
-from rosewood.models.names import resolve_model
+from rosewood.models.names import quiet_loading, resolve_model
 from rosewood.results import Average, AveragedRun, RunInfo
 from rosewood.results.run import typed_command
 
@@ -173,17 +172,13 @@ def _origin(model: str | None) -> str:
 
 def _pretrained(name: str, source: Weights) -> dict[str, Tensor]:
     """The weights that the pre-trained model has, under the names they have in the fine-tuned one."""
-    logging.disable_progress_bar()
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # that the head of a checkpoint is not used is no reason for a warning
     try:
-        model, loaded = AutoModel.from_pretrained(
-            resolve_model(name), use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
+        with quiet_loading():
+            model, loaded = AutoModel.from_pretrained(
+                resolve_model(name), use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise RunError(f"the pre-trained model {name!r} cannot be loaded: {str(error).splitlines()[0]}") from None
-    finally:
-        logging.set_verbosity(verbosity)
     prefix, new = model.base_model_prefix, set(loaded["missing_keys"])
     tensors = {f"{prefix}.{key}": tensor for key, tensor in model.state_dict().items() if key not in new}
     shapes = source.shapes()

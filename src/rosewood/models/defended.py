@@ -37,6 +37,7 @@ from rosewood.models.scoring import Row, Scorer, output_names, text_length
 from rosewood.protocol import Component
 from rosewood.recipe import build_component
 from rosewood.results.defence import SavedDefence
+from rosewood.results.run import typed_command
 
 FILE = "defence.json"
 SUSPICIOUS = "suspicious"
@@ -257,6 +258,7 @@ class Defended(PreTrainedModel):
             settings=self.defence.settings(),
             learnt=dict(self.learnt),
             forwards=self.defence.forwards(),
+            command=typed_command(),
         ).save(folder / FILE)
 
     @classmethod

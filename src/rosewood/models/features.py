@@ -28,7 +28,7 @@ class SummaryVectors:
     """Watches the base model, and hands out one vector an example after each pass.
 
     `pooler` is what the base model gives as its pooler's output; where it gives none (RoBERTa, DistilBERT, DeBERTa,
-    decoders, ...) it is `token`: the last layer's vector of the token that stands for the text. That is the first one,
+    decoders, ...) it is `token`: the last layer's vector of the token that represents the text. That is the first one,
     or the last that is not padding in decoders, encoder-decoder models and XLNet, as their own heads have it.
     """
 

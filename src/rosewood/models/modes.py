@@ -41,7 +41,9 @@ def has_bfloat16(device: torch.device | None = None) -> bool:
 
     Elsewhere bfloat16 works too, but is slower than float32: processors without AVX-512 BF16 or AMX, and old GPUs.
     """
-    device = device or torch.accelerator.current_accelerator() or torch.device("cpu")
+    # A build of torch for GPUs names an accelerator where there is none.
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = device or here or torch.device("cpu")
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
@@ -87,7 +89,7 @@ class DropoutSetting:
             setattr(module, attribute, probability)
 
 
-class Replay:
+class SameDraws:
     """Gives several passes the same random numbers, hence the same dropout; only the first moves the generators on."""
 
     def __init__(self, call: Call, batch: Batch) -> None:

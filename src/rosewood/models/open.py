@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import (
+    AutoConfig,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -77,12 +79,13 @@ class OpenRun:
         return load_task(self.folder / "task.yaml")
 
 
-def open_run(path: str | Path, trusted: Collection[str] = ()) -> OpenRun:
+def open_run(path: str | Path, trusted: Collection[str] = (), words: bool = False) -> OpenRun:
     """Open a finished run, a checkpoint or an adapter for use.
 
     Args:
         path: The folder of a run, a folder that `save_pretrained` wrote, or a name on the Hugging Face Hub.
         trusted: The runs and checkpoints whose own code may run; no other code of a checkpoint does.
+        words: Whether a model with a label for each word, as for named entities, will do too.
 
     Returns:
         Model and tokenizer, and what a run knows: `run.task`, `run.data_dir`, `run.max_length`, `run.info`.
@@ -96,7 +99,7 @@ def open_run(path: str | Path, trusted: Collection[str] = ()) -> OpenRun:
     """
     info = run_info(path)
     model = str(path) if info is None else str(Path(path) / "model")
-    return OpenRun(str(path), *load_classifier(model, bool({str(path), model}.intersection(trusted))), info)
+    return OpenRun(str(path), *load_classifier(model, bool({str(path), model}.intersection(trusted)), words), info)
 
 
 def run_info(path: str | Path) -> RunInfo | None:
@@ -116,13 +119,13 @@ def run_info(path: str | Path) -> RunInfo | None:
 
 
 def load_classifier(
-    path_or_name: str, trust_remote_code: bool = False
+    path_or_name: str, trust_remote_code: bool = False, words: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model and tokenizer of a trained classifier: a whole model, an adapter that names its base model, or either
     of them with a defence around it.
 
     Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
-    base model that an adapter names is never.
+    base model that an adapter names is never. With `words`, a model with a label for each word is one too.
     """
     logging.disable_progress_bar()  # the bar of transformers for loading says nothing at this size
     if (Path(path_or_name) / DEFENCE).is_file():
@@ -133,7 +136,9 @@ def load_classifier(
     try:
         if (folder := adapter_folder(path_or_name)) is not None:
             return _load_adapted(folder)
-        model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        by_word = words and _labels_words(path_or_name, trust_remote_code)
+        kind: Any = AutoModelForTokenClassification if by_word else AutoModelForSequenceClassification
+        model, loaded = kind.from_pretrained(
             path_or_name, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(path_or_name, trust_remote_code=trust_remote_code)
@@ -153,6 +158,11 @@ def load_classifier(
     check_vocabulary(tokenizer, path_or_name, model)
     set_padding(model, tokenizer)
     return model, tokenizer
+
+
+def _labels_words(path_or_name: str, trust_remote_code: bool) -> bool:
+    config = AutoConfig.from_pretrained(path_or_name, trust_remote_code=trust_remote_code)
+    return any(name.endswith("ForTokenClassification") for name in config.architectures or ())
 
 
 def load_language_model(

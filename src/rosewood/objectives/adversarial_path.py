@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rosewood.models.modes import Replay
+from rosewood.models.modes import SameDraws
 from rosewood.objectives.perturbed import looking_at_clean
 from rosewood.perturbations.embedding_ascent import EmbeddingAscender, EmbeddingAscent
 from rosewood.protocol import Batch, Call, Cost, Objective, Pass, Passes, Perturber, Progress, Term
@@ -31,7 +31,7 @@ class AdversarialPath(Objective):
     def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
         assert isinstance(perturb, EmbeddingAscender), "other perturbations are refused"
         if self.share_dropout:
-            call = Replay(call, batch)
+            call = SameDraws(call, batch)
         points = perturb.settings.steps + 1
         delta = perturb.initial(batch)
         for point in range(points):

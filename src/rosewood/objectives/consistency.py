@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
-from rosewood.models.modes import Replay
+from rosewood.models.modes import SameDraws
 from rosewood.perturbations.dropout import SecondPass
 from rosewood.perturbations.weight_ascent import WeightAscender, WeightAscent
 from rosewood.protocol import (
@@ -78,7 +78,7 @@ class Consistency(Objective):
     def run(self, call: Call, batch: Batch, perturb: Perturber | None, at: Progress) -> Passes:
         assert perturb is not None, "a recipe without a perturbation is refused"
         if self.share_dropout:
-            call = Replay(call, batch)
+            call = SameDraws(call, batch)
         clean = call(batch)
         if not self._looks_at_perturbed:
             yield Pass([self._cross_entropy(clean, None, at)], [clean], again=partial(call, batch))

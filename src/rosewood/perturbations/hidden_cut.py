@@ -52,7 +52,7 @@ class HiddenCut(Perturbation):
 
 
 class HiddenCutter(Perturber):
-    """Draws one number for each example and layer, and cuts the span that it stands for."""
+    """Draws one number for each example and layer, and cuts the span that it means."""
 
     def __init__(self, settings: HiddenCut, model: nn.Module) -> None:
         self.settings = settings

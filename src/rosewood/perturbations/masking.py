@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +10,12 @@ from torch import Tensor
 
 from rosewood.perturbations.changed_words.change import Share, WordChange
 from rosewood.tensors.splicing import Changes, counted_picks, words_of_texts
-from rosewood.words.changes import with_changes
-from rosewood.words.masking import kept_words, mask_of
+from rosewood.words.alignment import Surface
+from rosewood.words.text import kept_words, mask_of
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
     from rosewood.recipe import Stage
     from rosewood.words.lexicon import Lexicon
-
-WORD = r"\S+"
-"""What is between spaces, as in `rosewood.defences.smoothing.masking`."""
 
 
 @dataclass(frozen=True)
@@ -33,31 +27,16 @@ class Masking(WordChange):
     """
 
     may_be_unknown = True  # a tokenizer without a mask token writes the unknown one
+    pattern = r"\S+"  # what is between spaces, as in `rosewood.defences.smoothing.noise`
 
     share: Share = 0.3
 
-    def prepare(
-        self,
-        data: Dataset,
-        tokenizer: Any,
-        fields: Sequence[str],
-        max_length: int,
-        lexicon: Lexicon | None = None,
-        seed: int = 0,
-    ) -> Dataset:
+    def surface(self, lexicon: Lexicon | None, seed: int, tokenizer: Any) -> Surface:
         mask = mask_of(tokenizer, "train with perturbation token_drop")
-        return with_changes(
-            data,
-            tokenizer,
-            self.name,
-            lambda words: [(mask,)] * len(words),
-            fields,
-            self.field,
-            max_length=max_length,
-            choices=1,
-            unknown=True,
-            pattern=WORD,
-        )
+        return lambda words: [(mask,)] * len(words)
+
+    def most(self) -> int:
+        return 1
 
     def drawn(self, changes: Changes, share: Tensor, numbers: Tensor) -> Tensor:
         words = words_of_texts(changes)

@@ -37,7 +37,7 @@ class Substitution(WordChange):
     choices: Annotated[int, Field(ge=1)] = 8
     itself: bool = False
 
-    def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
+    def surface(self, lexicon: Lexicon | None, seed: int, tokenizer: Any) -> Surface:
         # With scikit-learn, which describing a recipe does without.
         from rosewood.words.constraints import Substituting, without_stop_words
 

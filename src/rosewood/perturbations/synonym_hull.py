@@ -157,13 +157,13 @@ class HullClimber(Perturber):
 
     def again(self, call: Call, batch: Batch) -> Output:
         assert self._weights is not None, "view comes first"
-        mixture = Mixture(batch, self.settings.slots)
+        mixture = SubstituteMixture(batch, self.settings.slots)
         with self._place.changed(mixture.of(self._embedded(call, batch), self._weights)):
             return call(batch)
 
     def worst(self, call: Call, batch: Batch) -> Tensor:
         """The weights of the choices of each word, `(batch, tokens, slots)`."""
-        mixture = Mixture(batch, self.settings.slots)
+        mixture = SubstituteMixture(batch, self.settings.slots)
         choices = mixture.choices()
         with evaluating(self._model):
             with torch.no_grad():
@@ -216,7 +216,7 @@ class HullClimber(Perturber):
         loss = output.loss if target is None else forward_kl(target, output.predictions())
         return loss * output.prediction_count()
 
-    def _penalty(self, scores: Tensor, choices: Tensor, mixture: Mixture) -> Tensor:
+    def _penalty(self, scores: Tensor, choices: Tensor, mixture: SubstituteMixture) -> Tensor:
         entropies = choice_entropies(scores, choices) * mixture.is_word
         divisor = ENTROPY_DIVISOR if self.settings.entropy_norm == "constant" else mixture.is_word.numel()
         return self.settings.entropy_weight / divisor * entropies.sum()
@@ -275,7 +275,7 @@ def choice_entropies(scores: Tensor, choices: Tensor) -> Tensor:
     return -(logs.exp() * logs).sum(-1)  # where there is no choice, 1 times 0
 
 
-class Mixture:
+class SubstituteMixture:
     """The substitutes of a batch, and how much of them every place gets; choices beyond `slots` get nothing."""
 
     def __init__(self, batch: Batch, slots: int) -> None:

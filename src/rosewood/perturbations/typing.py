@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -40,7 +40,7 @@ class Typing(WordChange):
     forms: Annotated[int, Field(ge=1)] = 16
     min_letters: Annotated[int, Field(ge=2)] = 3
 
-    def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
+    def surface(self, lexicon: Lexicon | None, seed: int, tokenizer: Any) -> Surface:
         return Misspelling(self.kinds, self.forms, self.min_letters, seed).surface
 
     def most(self) -> int:

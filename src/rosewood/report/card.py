@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -20,7 +21,8 @@ from rosewood.evaluation.measure import MEASURED
 from rosewood.models.names import models
 from rosewood.report.hub import result_files, write_results
 from rosewood.report.sections.attacks import attack_table
-from rosewood.report.subject import ReportedRun, Subject, subject
+from rosewood.report.sections.reproduce import commands, saved_defence
+from rosewood.report.subject import ReportedRun, Subject, short_name, subject
 from rosewood.report.verdict import right_on, verdict
 from rosewood.results import Average, RunInfo, SetResult, write
 from rosewood.results.grid import Grid, to_markdown
@@ -141,6 +143,8 @@ def _body(about: Subject, run: ReportedRun, info: RunInfo, task: Task) -> str:
         remarks=verdict(about).remarks,
         tables=[_table(grid) for grid in [*tables, attack_table(attacked([run.evaluated]), [run])] if grid is not None],
         limits=list(_limits(run, info)),
+        wrapped=saved_defence(run.evaluated.folder) is not None,
+        commands="\n".join(map(_without_folders, commands(run))),
     )
 
 
@@ -159,6 +163,12 @@ def _made_of(folder: Path) -> str:
     if not (folder / "average.json").exists():
         return ""
     return ", ".join(f"{each.recipe} (seed {each.seed})" for each in Average.load(folder / "average.json").runs)
+
+
+def _without_folders(command: str) -> str:
+    """A command in which an absolute path is its last part: the folders of a machine are nobody's business."""
+    parts = (word.rpartition("=") for word in shlex.split(command))
+    return shlex.join(f"{name}{sign}{short_name(value)}" for name, sign, value in parts)
 
 
 def _table(grid: Grid) -> str:
@@ -192,7 +202,7 @@ def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
             yield f"It was not attacked by {each.title}, which could change only {share} % of the words."
             continue
         left, before = percent(found.robust_accuracy), percent(found.clean_accuracy)
-        yield f"Under {each.title} it stays right on {left} % of {found.examples} examples, of {before} % before."
+        yield f"Under {each.title} its accuracy falls from {before} to {left} % ({found.examples} examples)."
     measured = [each for each in evaluation.sets if each.role in MEASURED]
     worst = min(measured, key=lambda each: each.accuracy, default=None)
     if worst is not None and len(measured) > 1:
@@ -205,7 +215,8 @@ def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
     sure = max(measured, key=lambda each: each.ece, default=None)
     if sure is not None:
         worst_of = "Where it is worst, on" if len(measured) > 1 else "On"
-        yield f"{worst_of} {sure.name}, its confidence misses its accuracy by {percent(sure.ece)} points on average."
+        gap = percent(sure.ece)
+        yield f"{worst_of} {sure.name}, its confidence differs from its accuracy by {gap} points on average."
     yield from (f"Not measured: {lacking.name} ({lacking.reason})" for lacking in evaluation.missing if lacking.counted)
     yield from (f"{noted.name}: {noted.note}" for noted in evaluation.sets if noted.note)
     if info.model in models() and models()[info.model].note:

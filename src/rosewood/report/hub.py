@@ -90,7 +90,7 @@ def push_run(folder: Path, name: str, private: bool = False, message: str = "Upl
         raise RunError(f"{folder} is not a run of Rosewood (no run.json)")
     model = folder / "model"
     if not (model / "README.md").exists():
-        raise RunError(f"{model} has no model card, without which nobody knows what it is: rosewood card {folder}")
+        raise RunError(f"{model} has no model card: write one with rosewood card {folder}")
     api = HfApi()
     try:
         address = api.create_repo(name, private=private, exist_ok=True)

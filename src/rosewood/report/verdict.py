@@ -9,7 +9,7 @@ from statistics import fmean
 from rosewood.comparison.attacks import UNDER
 from rosewood.comparison.compare import judged_over_seeds, one_line
 from rosewood.comparison.methods import figures_by_method, over_seeds, untested_over_seeds
-from rosewood.comparison.paired import LEVEL, paired_tests
+from rosewood.comparison.paired import LEVEL, by_kind, paired_tests
 from rosewood.comparison.runs import untested_note
 from rosewood.comparison.table import MEANS, percent
 from rosewood.report.figures.evaluation import role_accuracies
@@ -40,7 +40,7 @@ def _sentence(subject: Subject) -> str:
     if len(subject.methods) == 1:
         return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with."
     if subject.baseline is None:
-        return f"{_listed(others)} are side by side; without a baseline no difference between them is tested."
+        return f"{_listed(others)} are shown side by side; without --baseline no difference between them is tested."
     if judged_over_seeds(subject.by_method):
         return _over_seeds(subject, subject.baseline, others)
     return _on_examples(subject, subject.baseline, others)
@@ -86,7 +86,7 @@ def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
             better_on.setdefault(method, []).append(name)
         if worse[method, column].adjusted < LEVEL:
             worse_on.setdefault(method, []).append(name)
-    words = f"{len(tests)} one-tailed tests over seeds in either direction"
+    words = f"{_tests(len(tests), 'one-tailed ')} over seeds in either direction"
     tested = [method for method in others if any(method == each for each, _ in tests)]
     return f"{_told(baseline, tested, better_on, worse_on, words)} {untested}".strip()
 
@@ -95,7 +95,7 @@ def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     found, missing = paired_tests(subject.by_method, baseline)
     untested = untested_note(missing, others)
     if not found:
-        return f"No difference from {baseline} can be tested: each method has a single run. {untested}".strip()
+        return f"No difference from {baseline} can be tested. {untested}".strip()
     better_on: dict[str, list[str]] = {}
     worse_on: dict[str, list[str]] = {}
     for each in found:
@@ -103,15 +103,20 @@ def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
             place = better_on if each.change.difference > 0 else worse_on
             place.setdefault(each.method, []).append(each.set)
     tested = [method for method in others if any(method == each.method for each in found)]
-    words = f"{len(found)} tests on the same examples"
-    return f"{_told(baseline, tested, better_on, worse_on, words)} {untested}".strip()
+    words = f"{_tests(len(found))} on the same examples"
+    kinds = f", by kind: {by_kind(found)}"
+    return f"{_told(baseline, tested, better_on, worse_on, words, kinds)} {untested}".strip()
 
 
-def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str) -> str:
+def _tests(number: int, sort: str = "") -> str:
+    return f"{number} {sort}{'test' if number == 1 else 'tests'}"
+
+
+def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str, kinds: str = "") -> str:
     level = f"p < {LEVEL} after Holm's adjustment"
     if not better and not worse:
         who = f"{others[0]} cannot" if len(others) == 1 else "No method can"
-        return f"{who} be shown to differ from {baseline}: none of {tests} has {level}."
+        return f"{who} be shown to differ from {baseline}: none of {tests} has {level}{kinds}."
     parts = []
     for method in others:
         signs = [f"better than {baseline} {_where(better[method])}"] if method in better else []
@@ -121,7 +126,7 @@ def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tes
     rest = [method for method in others if method not in better and method not in worse]
     if rest:
         parts.append(f"{_listed(rest)} cannot be shown to differ from it")
-    return f"{'; '.join(parts)} ({level} of {tests})."
+    return f"{'; '.join(parts)} ({level} of {tests}{kinds})."
 
 
 def _remarks(subject: Subject) -> Iterable[str]:

@@ -63,7 +63,7 @@ class FilteredAccuracy(ResultPart):
     conditions: MeaningFilter
     passed: Count  # broken examples whose edit satisfies every condition
     failed: dict[str, Count] = {}  # condition -> edits that do not satisfy it
-    unknown: list[str] = []  # conditions that could not be told, because there was no encoder, say; they count as met
+    unknown: list[str] = []  # conditions that could not be checked, for example without an encoder; they count as met
     robust_accuracy: Share
     robust_accuracy_at_most: Share
     robust_interval: tuple[Share, Share]

@@ -19,6 +19,7 @@ class SavedDefence(ResultFile):
     settings: dict[str, Any]
     learnt: dict[str, Any] = {}  # a lexicon, a vocabulary, thresholds: whatever the defence needs to answer
     forwards: Forwards  # passes of the network for one text
+    command: str = ""  # that wrapped the model; empty in a live session
 
 
 def with_cost(model: str, forwards: float) -> str:

@@ -98,6 +98,7 @@ class Hardening(ResultFile):
     costs: Costs | None = None
     schedule: Schedule | None = None
     planned_at: Seconds = 0.0  # what was spent before the race
+    shield: str | None = None  # the defence around all candidates of the race, "" for none; until it is chosen None
     decisions: list[Decision] = []
     tried: list[Measured] = []  # each candidate as it was measured last, the start first
     winner: str | None = None  # on held-out rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -48,17 +49,25 @@ class Journal:
             path.unlink(missing_ok=True)
 
     def _blocks_of(self, path: Path) -> list[FinishedBlock]:
-        try:
-            *lines, _ = path.read_bytes().split(b"\n")  # after the last line break: nothing, or half a line
-            blocks = [FinishedBlock.model_validate_json(line) for line in lines]
-        except (OSError, ValidationError) as error:
-            raise RunError(f"{path} is damaged: delete it, and its examples are attacked again. ({error})") from None
+        blocks = _lines_of(path, FinishedBlock, "examples are attacked")
         if any(block.fingerprint != self._fingerprint for block in blocks):
             raise RunError(
                 f"{self._folder} holds an attack with other settings, another model or other data: "
                 "choose another folder, or delete this one."
             )
         return blocks
+
+
+Line = TypeVar("Line", bound=ResultPart)
+
+
+def _lines_of(path: Path, kind: type[Line], work: str) -> list[Line]:
+    """The whole lines of a journal: after the last line break there is nothing, or half a line of a killed process."""
+    try:
+        *lines, _ = path.read_bytes().split(b"\n")
+        return [kind.model_validate_json(line) for line in lines]
+    except (OSError, ValidationError) as error:
+        raise RunError(f"{path} is damaged: delete it, and its {work} again. ({error})") from None
 
 
 class FinishedRow(ResultPart):
@@ -86,21 +95,16 @@ class RowJournal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()
-            text = self.path.read_bytes()
+            whole = self.path.read_bytes().rfind(b"\n") + 1
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}. Choose another --output.") from error
-        whole = text[: text.rfind(b"\n") + 1]
-        try:
-            rows = [FinishedRow.model_validate_json(line) for line in whole.splitlines()]
-        except ValidationError as error:
-            raise RunError(f"{self.path} is damaged: delete it, and its rows are computed again. ({error})") from None
+        rows = _lines_of(self.path, FinishedRow, "rows are computed")
         if any(row.fingerprint != self._fingerprint for row in rows):
             raise RunError(
                 f"{self.path} belongs to a computation with other settings, another model or other data: "
                 "choose another --output, or delete it."
             )
-        if len(whole) < len(text):
-            os.truncate(self.path, len(whole))
+        os.truncate(self.path, whole)
         return {row.row: row.values for row in rows}
 
     def append(self, row: int, values: list[float]) -> None:

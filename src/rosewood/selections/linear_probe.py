@@ -44,7 +44,7 @@ class LinearProbe(Selection):
     def problems_with(self, model: nn.Module) -> list[str]:
         kind = type(model).__name__
         if encoder(model) is None:
-            return [f"selection linear_probe trains what stands on top of an encoder, but {kind} has no base_model"]
+            return [f"selection linear_probe trains what is on top of an encoder, but {kind} has no base_model"]
         if not any(name in _head_names(model) for name, p in model.named_parameters() if p.requires_grad):
             return [f"selection linear_probe trains the head, but {kind} has no trainable parameter outside base_model"]
         return []

@@ -1,4 +1,4 @@
-"""Callbacks of a run: a progress bar, Ctrl-C that leaves a checkpoint, robust accuracy after every epoch."""
+"""Callbacks of a run: a progress bar, Ctrl-C that leaves a checkpoint, robust accuracy after every epoch, reporting."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,9 +17,11 @@ from rich import get_console
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import PreTrainedTokenizerBase, TrainerCallback
+from transformers.integrations import integration_utils as integrations
 
 from rosewood.attacks.runner.api import robust_accuracy
 from rosewood.attacks.runner.attack import Attack
+from rosewood.errors import RunError, closest
 from rosewood.tensors.distributed import anywhere
 from rosewood.training.health import guesses
 from rosewood.words.lexicon import Lexicon
@@ -169,3 +173,31 @@ class RobustValidation(TrainerCallback):
         found = {METRIC: robust, ATTACKED: summary.clean_accuracy, CHOOSES: robust - 1 if guesses(metrics) else robust}
         metrics |= found
         state.log_history[-1] |= found
+
+
+TENSORBOARD = "tensorboard"
+PACKAGES = {"azure_ml": "azureml-sdk", "comet_ml": "comet-ml"}
+"""What an integration's package is called, where that is not its name."""
+
+
+def check_report_to(names: Sequence[str]) -> None:
+    """Refuse what transformers does not know, and what needs a package that is not installed."""
+    known = sorted(integrations.INTEGRATION_TO_CALLBACK)
+    for name in names:
+        if name not in known:
+            raise RunError(f"--report-to {name}: there is no such integration; {closest(name, known)}")
+        if name not in integrations.get_available_reporting_integrations() and name != "flyte":
+            package = PACKAGES.get(name, name)
+            raise RunError(f"--report-to {name} needs a package that is not installed: pip install {package}")
+
+
+def reporters(names: Sequence[str], output: Path) -> list[TrainerCallback]:
+    """The callbacks of these integrations."""
+    found = []
+    for name in names:
+        callback = integrations.INTEGRATION_TO_CALLBACK[name]()
+        if name == TENSORBOARD and callback.logging_dir is None:
+            # By default within the Trainer's own folder, which a finished run has no more.
+            callback.logging_dir = str(output.resolve() / TENSORBOARD)
+        found.append(callback)
+    return found

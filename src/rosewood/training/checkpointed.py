@@ -178,21 +178,19 @@ class CheckpointedTrainer(Trainer):
         return f"loss-{self.args.process_index}.json"  # each process has its own
 
     def _loss_so_far(self) -> LossSoFar:
-        self._take_up_loss()
-        return LossSoFar(
-            self._initial_global_step if self._loss_since is None else self._loss_since,
-            self._globalstep_last_logged,
-            self._total_loss_scalar,
-            self._tr_loss.item(),
-        )
+        since = self._take_up_loss()
+        return LossSoFar(since, self._globalstep_last_logged, self._total_loss_scalar, self._tr_loss.item())
 
-    def _take_up_loss(self) -> None:
-        """Go on adding from the checkpoint's sums; the Trainer has set everything to zero by now."""
+    def _take_up_loss(self) -> int:
+        """Go on adding from the checkpoint's sums, which the Trainer has set to zero; the step that they count from."""
+        if self._loss_since is None:
+            self._loss_since = self.state.global_step
         found, self._resumed_loss = self._resumed_loss, None
         if found is not None:
             self._loss_since, self._globalstep_last_logged = found.since, found.logged_step
             self._total_loss_scalar = found.logged
             self._tr_loss = torch.full_like(self._tr_loss, found.unlogged)
+        return self._loss_since
 
     def _run_epoch(self, *args: Any, **settings: Any) -> None:
         self._take_up_loss()

@@ -67,8 +67,8 @@ class WarnsOfGuessing(TrainerCallback):
         if self._is_late(state) and mean >= NEAR * self._guessing > 0:
             self._say(
                 "loss",
-                f"the training loss is still that of guessing: cross-entropy {mean:.3f} after {state.global_step} of "
-                f"{state.max_steps} steps, where label frequencies alone give {self._guessing:.3f}",
+                f"the training loss is still that of guessing: after {state.global_step} of {state.max_steps} steps "
+                f"cross-entropy is {mean:.3f}, and label frequencies alone give {self._guessing:.3f}",
                 args,
                 state,
             )
@@ -79,8 +79,8 @@ class WarnsOfGuessing(TrainerCallback):
             self._say(
                 "answers",
                 f"every validation example gets the same answer after {state.global_step} of {state.max_steps} steps: "
-                f"accuracy {found['eval_accuracy']:.1%}, where the most frequent label is {found[MAJORITY]:.1%} of "
-                "the examples",
+                f"accuracy is {found['eval_accuracy']:.1%}, and {found[MAJORITY]:.1%} of the examples have the most "
+                "frequent label",
                 args,
                 state,
             )
@@ -148,8 +148,8 @@ class SkippedSteps:
             row = f"{self.in_a_row + 1} steps in a row" if self.limit else "one step"
             raise RunError(
                 f"NaN or infinity in {row} (max_skipped_steps={self.limit}), at last in step {step}: {cause}{where}. "
-                "The weights are those of before. Look at the data of these steps, lower the learning rate, or train "
-                "in bf16 or float32 if this was fp16."
+                "The weights are those from before these steps. Look at the data of these steps, lower the learning "
+                "rate, or train in bf16 or float32 if this was fp16."
             )
         self.in_a_row += 1
         warnings.warn(f"step {step} is skipped, nothing moves: {cause}", stacklevel=2)

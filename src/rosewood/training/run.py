@@ -24,14 +24,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import yaml
 from datasets import Dataset
 from transformers import TrainerCallback
 from transformers.trainer_utils import TrainOutput
 
 from rosewood.config.settings import RunSettings
 from rosewood.data.loading import fingerprint, load_split
-from rosewood.data.tasks import Task, load_task
+from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.models.modes import has_bfloat16
 from rosewood.models.open import outline_of
@@ -41,15 +40,12 @@ from rosewood.results.durable import write_whole
 from rosewood.results.locks import LOCK, clear, held
 from rosewood.results.run import typed_command
 from rosewood.tensors.distributed import is_first
-from rosewood.training.argument_errors import SettingError, naming_arguments, unchecked
-from rosewood.training.assembly import assembled
-from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgress
+from rosewood.training.assembly import SettingError, assembled, naming_arguments, unchecked
+from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgress, check_report_to
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, refuse_links
 from rosewood.training.outcome import peak_memory, save_outcome
-from rosewood.training.plan import DEFAULTS, Plan
-from rosewood.training.reporting import check_report_to
+from rosewood.training.plan import DEFAULTS, Plan, WordChanges
 from rosewood.training.starting_model import in_order_of_outputs, origin_of
-from rosewood.training.substitution import Substitution
 from rosewood.training.trainer import RobustTrainer
 
 
@@ -86,7 +82,7 @@ def settled(plan: Plan) -> Settled:
 def check_run(plan: Plan) -> None:
     """Refuse whatever start_run would refuse: settings, data, model, or what they are together."""
     plan = settled(plan).plan
-    words = Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    words = WordChanges.of(plan.recipe, plan.select_by, plan.data_dir)
     with TemporaryDirectory() as folder:
         assembled(plan, _load_data(plan), words, Path(folder), minutes=5.0)
 
@@ -111,7 +107,7 @@ def _start(
 ) -> RunInfo:
     if is_first():
         _check_room(output, overwrite)  # somebody may have been here before we had it to ourselves
-    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    data, words = _load_data(plan), WordChanges.of(plan.recipe, plan.select_by, plan.data_dir)
     had_checkpoints = (output / "checkpoints").exists()
     try:
         trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
@@ -124,7 +120,7 @@ def _start(
         clear(output)
         info.save(output / "run.json")
         plan.recipe.save(output / "recipe.yaml")
-        write_whole(output / "task.yaml", _task_yaml(plan.task))  # in the order that _has_begun knows
+        write_whole(output / "task.yaml", plan.task.to_yaml())  # in the order that _has_begun knows
     try:
         return _train(trainer, info, output)
     except SettingError:
@@ -261,9 +257,9 @@ def _load_data(plan: Plan) -> dict[str, Dataset]:
     return data
 
 
-def _same_data(plan: Plan, info: RunInfo, output: Path) -> tuple[dict[str, Dataset], Substitution | None]:
+def _same_data(plan: Plan, info: RunInfo, output: Path) -> tuple[dict[str, Dataset], WordChanges | None]:
     """The data that a run was started with, or an error if they are not what they were."""
-    data, words = _load_data(plan), Substitution.of(plan.recipe, plan.select_by, plan.data_dir)
+    data, words = _load_data(plan), WordChanges.of(plan.recipe, plan.select_by, plan.data_dir)
     found = _fingerprints(data, words)
     changed = [name for name, value in found.items() if value != info.fingerprints.get(name)]
     if changed:
@@ -273,13 +269,13 @@ def _same_data(plan: Plan, info: RunInfo, output: Path) -> tuple[dict[str, Datas
     return data, words
 
 
-def _fingerprints(data: dict[str, Dataset], words: Substitution | None) -> dict[str, str]:
+def _fingerprints(data: dict[str, Dataset], words: WordChanges | None) -> dict[str, str]:
     """Hashes of all that a run learns from."""
     found = {split: fingerprint(rows) for split, rows in data.items()}
     return found if words is None or words.lexicon is None else found | {"lexicon": words.lexicon.fingerprint}
 
 
-def _describe(plan: Plan, data: dict[str, Dataset], words: Substitution | None) -> RunInfo:
+def _describe(plan: Plan, data: dict[str, Dataset], words: WordChanges | None) -> RunInfo:
     return RunInfo(
         **_settings(plan),
         fingerprints=_fingerprints(data, words),
@@ -303,11 +299,6 @@ def _settings(plan: Plan) -> dict[str, Any]:
 def _lasting(model: str) -> str:
     """The name of a model that means the same in every folder."""
     return str(Path(model).resolve()) if Path(model).is_dir() else model
-
-
-def _task_yaml(task: Task) -> str:
-    plain = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
 def _train(trainer: RobustTrainer, info: RunInfo, output: Path, resume: bool = False) -> RunInfo:

@@ -30,22 +30,24 @@ from rosewood.recipe import Recipe, load_recipe
 from rosewood.results.history import History
 from rosewood.tensors.distributed import average_
 from rosewood.tensors.shards import whole
-from rosewood.training.arguments import (
+from rosewood.training.checkpointed import CheckpointedTrainer
+from rosewood.training.checks import (
     check_class_weights,
     check_columns,
     check_deepspeed,
     check_fsdp,
+    check_given,
     check_gradient_checkpointing,
+    check_kind,
     check_modules_beside,
     check_optimizer,
     check_processes,
+    check_training_data,
     check_watches,
     needs_masked_adamw,
 )
-from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.engine import Engine
 from rosewood.training.health import SkippedSteps, all_finite, first_not_finite
-from rosewood.training.input_checks import check_given, check_kind, check_training_data
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.sampling import WeightedLoss, train_sampler
 from rosewood.training.starting_model import warn_of_other_labels

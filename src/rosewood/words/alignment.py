@@ -175,7 +175,7 @@ class Speller:
         return self._encode(word)
 
     def _prefix(self, before: str, word: str, own: tuple[int, ...]) -> str | None:
-        """What has to stand before a word for it to get the tokens that it has in the text."""
+        """What must come before a word for it to get the tokens that it has in the text."""
         for prefix in ("", " ", before[-1:]):
             if self._encode(prefix + word)[-len(own) :] == own:
                 return prefix
@@ -201,7 +201,7 @@ class Aligner:
     def choices(
         self, text: str, ids: Sequence[int], offsets: Offsets
     ) -> Iterator[tuple[list[int], list[tuple[int, ...]]]]:
-        """The places of the tokens of each word, and the tokens of all that may stand there instead, if anything."""
+        """The places of the tokens of each word, and the tokens of all that may replace it, if anything."""
         words = Words.split(text, self._pattern)
         places = list(self._places(text, words, offsets))
         surface = self._surface(words.words) if places else ()

@@ -1,7 +1,7 @@
 """What the words of a text may be changed to, as tokens, so that training changes texts without a tokenizer.
 
-A changed text is put together from the tokens of its words: those of a word that is changed give place to those of what
-stands there instead, be they more or fewer. That is what the tokenizer makes of the changed text.
+A changed text is put together from the tokens of its words: the tokens of a changed word are replaced by those of its
+new form, which may be more or fewer. The result is what the tokenizer makes of the changed text.
 """
 
 from __future__ import annotations

@@ -2,12 +2,16 @@
 
 A constraint takes the words of a text and the substitutes of each, and returns those that it allows. It looks at the
 original text only, so that nothing drifts. Constraints are applied one after the other.
+
+`EnglishTagger` gives parts of speech by the rules that come in the package TextBlob, without a download.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
 from math import exp, log
 from typing import Any, Protocol
 from unicodedata import normalize
@@ -16,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from rosewood.errors import AbsentError
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.text import replaced, with_case_of
 
@@ -25,7 +30,7 @@ Constraint = Callable[[Sequence[str], Surface], Surface]
 
 
 class LanguageModel(Protocol):
-    """How likely words are in a row; `rosewood.words.fluency.Trigram` is one."""
+    """How likely words are in a row; `rosewood.words.language_models.Trigram` is one."""
 
     def __contains__(self, word: str) -> bool: ...
 
@@ -35,7 +40,7 @@ class LanguageModel(Protocol):
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """The part of speech of each word of a sentence, in any tag set; bring your own, such as spaCy's or NLTK's."""
 Encoder = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
-"""One vector a text, `(texts, dimensions)`; `rosewood.words.masked_lm.SentenceEncoder` is one."""
+"""One vector a text, `(texts, dimensions)`; `rosewood.words.language_models.SentenceEncoder` is one."""
 
 
 @dataclass(frozen=True)
@@ -186,3 +191,53 @@ def attack_space(surfaces: Iterable[Surface]) -> AttackSpace:
     if not words:
         return AttackSpace(0.0, 1.0, 1.0)
     return AttackSpace(words / texts, 1 + substitutes / words, exp(logs / words))
+
+
+UNIVERSAL = {
+    "NN": "NOUN",
+    "VB": "VERB",
+    "MD": "VERB",
+    "JJ": "ADJ",
+    "RB": "ADV",
+    "WR": "ADV",
+    "DT": "DET",
+    "PD": "DET",
+    "WD": "DET",
+    "PR": "PRON",
+    "WP": "PRON",
+    "IN": "ADP",
+    "TO": "PRT",
+    "RP": "PRT",
+    "CC": "CONJ",
+    "CD": "NUM",
+}
+"""The first two letters of a tag of the Penn Treebank -> the universal part of speech."""
+
+
+class EnglishTagger:
+    """Universal parts of speech (NOUN, VERB, ADJ, ...) of the words of a sentence, in their context."""
+
+    @classmethod
+    def load(cls) -> EnglishTagger:
+        """The tagger; needs rosewood[lexicon].
+
+        Raises:
+            AbsentError: TextBlob is not installed.
+        """
+        try:
+            import textblob.en  # noqa: F401
+        except ImportError:
+            raise AbsentError(
+                "parts of speech need TextBlob, which is not installed: pip install rosewood[lexicon]"
+            ) from None
+        return cls()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tags are comparable only where it is the same."""
+        return f"textblob {version('textblob')}"
+
+    def __call__(self, words: Sequence[str]) -> list[str]:
+        from textblob.en import parser  # takes a second, and most attacks need no tags
+
+        return [UNIVERSAL.get(tag.partition("-")[0][:2], "X") for _, tag in parser.find_tags(list(words))]

@@ -69,19 +69,6 @@ def forms(lemma: Lemma) -> Forms:
     return {**single, BASE[lemma.part]: (lemma.word,)}
 
 
-def lemma_of(word: str, part: str) -> Lemma | None:
-    """The lemma of a word of this part of speech; none if lemminflect's dictionary has no such word.
-
-    Participles count as adjectives: "amused" is its own lemma.
-    """
-    own = _lemminflect().getAllLemmas(word, upos=part).get(part, ())
-    lemma = word if word in own else next(iter(own), None)
-    if lemma and BASE[part] in _lemminflect().getAllInflections(lemma, upos=part):
-        return Lemma(lemma, part)
-    participle = part == "ADJ" and bool(_lemminflect().getAllLemmas(word, upos="VERB"))
-    return Lemma(word, part) if participle else None
-
-
 def dictionary_version() -> str:
     """The version of lemminflect: another one may know other forms."""
     return str(_lemminflect().__version__)

@@ -112,8 +112,8 @@ class Lexicon:
         from rosewood.words.inflection import inflected
 
         found = Path(folder) if folder else wordnet.find_wordnet()
-        made_of = (wordnet.fingerprint(found), str(MOST))
-        path = built_once("wordnet", made_of, lambda: inflected(wordnet.synonyms(found), MOST))
+        made_of = (wordnet.english_fingerprint(found), str(MOST))
+        path = built_once("wordnet", made_of, lambda: inflected(wordnet.english_synonyms(found), MOST))
         return replace(cls.load(path), name="wordnet").without(antonyms(data_dir))
 
     @classmethod
@@ -129,9 +129,10 @@ class Lexicon:
 
         Needs rosewood[lexicon]. Words are in the dictionary's form.
         """
-        from rosewood.words import omw
+        from rosewood.words.wordnet import lmf_fingerprint, lmf_synonyms
 
-        path = built_once("omw", (omw.fingerprint(Path(folder)), str(MOST)), lambda: omw.synonyms(Path(folder), MOST))
+        made_of = (lmf_fingerprint(Path(folder)), str(MOST))
+        path = built_once("omw", made_of, lambda: lmf_synonyms(Path(folder), MOST))
         return replace(cls.load(path), name=str(folder))
 
     def limited(self, most: int) -> Lexicon:
@@ -139,7 +140,7 @@ class Lexicon:
         return replace(self, entries={word: found[:most] for word, found in self.entries.items()})
 
     def without(self, pairs: Collection[Pair]) -> Lexicon:
-        """The lexicon less these pairs, whichever way round they stand."""
+        """The lexicon without these pairs, in either order."""
         kept = {
             word: tuple(each for each in found if frozenset((word, each)) not in pairs)
             for word, found in self.entries.items()
@@ -188,9 +189,9 @@ def lexicon_identity(name: str | None = None, data_dir: str | Path | None = None
     if file is not None and file.is_file():
         return f"{name or 'counter-fitted'} {file_digest(file)}"
     if file is not None and file.is_dir():
-        from rosewood.words import omw
+        from rosewood.words.wordnet import lmf_fingerprint
 
-        return f"{name} {omw.fingerprint(file)}"
+        return f"{name} {lmf_fingerprint(file)}"
     return name or "roget"
 
 
@@ -215,16 +216,12 @@ _BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet
 
 def built_once(name: str, made_of: Iterable[str], build: Callable[[], Mapping[str, Sequence[str]]]) -> Path:
     """The JSON file of these entries; built if there is none of the same code and ingredients."""
-    parts = [*made_of, dictionary_version(), *(file.read_text(encoding="utf-8") for file in _code(name))]
+    code = [Path(__file__).with_name(file).read_text(encoding="utf-8") for file in ("inflection.py", "wordnet.py")]
+    parts = [*made_of, dictionary_version(), *code]
     path = cache_folder() / f"{name}-{fingerprint_of(parts)}.json"
     if not path.exists():
         write_whole(path, json.dumps(build(), ensure_ascii=False))
     return path
-
-
-def _code(name: str) -> list[Path]:
-    here = Path(__file__).parent
-    return [here / "inflection.py", here / f"{name}.py"]
 
 
 FILES = "wordsub/*antonyms.txt"

@@ -1,4 +1,4 @@
-"""A text as words and what is between them, so that one word can change and nothing else does."""
+"""A text as words and what is between them, so that some words can change, or be masked, and nothing else does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import regex  # its \w has combining marks, without which words of Hindi and many others fall to pieces
+from transformers import PreTrainedTokenizerBase
+
+from rosewood.errors import RunError
 
 # Letters, with their marks, and digits, with apostrophes and hyphens inside: "don't", "well-known", "B2B".
 WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
@@ -71,3 +74,21 @@ def with_case_of(word: str, like: str) -> str:
 def replaced(words: Sequence[str], at: int, word: str) -> tuple[str, ...]:
     """The same words with one changed."""
     return (*words[:at], word, *words[at + 1 :])
+
+
+def mask_of(tokenizer: PreTrainedTokenizerBase, otherwise: str) -> str:
+    """What is written in place of a masked word; `otherwise` says what to do where there is nothing to write."""
+    mask = tokenizer.mask_token or tokenizer.unk_token
+    if mask is None:
+        raise RunError(f"the tokenizer has no mask token: {otherwise}")
+    return str(mask)
+
+
+def kept_words(words: int, share: float) -> int:
+    """How many of so many words are kept when a share of them is masked: one at least.
+
+    Example:
+        >>> kept_words(10, 0.3), kept_words(2, 0.9), kept_words(0, 0.9)
+        (7, 1, 0)
+    """
+    return max(1, words - round(share * words)) if words else 0

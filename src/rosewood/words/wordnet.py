@@ -1,7 +1,12 @@
-"""Synonyms from the dictionary files of WordNet 3, as Debian's wordnet-base or an NLTK corpus folder has them.
+"""Synonyms from wordnets: of English from WordNet 3, of other languages from WN-LMF files.
 
-A synset is a set of words with one meaning; the synonyms of a word are the other single words of its synsets. Names and
-symbols, which are written with capitals, are left out: "he" is not helium.
+A synset is a set of words with one meaning; the synonyms of a word are the other single words of its synsets, first
+senses first. Names and symbols, which are written with capitals, are left out: "he" is not helium.
+
+WordNet 3 is a folder of dictionary files, as Debian's wordnet-base or an NLTK corpus has them. WN-LMF is the format of
+the Open Multilingual Wordnet's releases; a folder holds the wordnet of one language, as an unpacked release does
+(omw-fr/omw-fr.xml). Its words are in the dictionary's form: no inflection is known for other languages, so an inflected
+word has no substitutes.
 """
 
 from __future__ import annotations
@@ -9,9 +14,12 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
+from unicodedata import normalize
 
 import xxhash
 
@@ -23,7 +31,7 @@ DEBIAN = Path("/usr/share/wordnet")
 _WORD = re.compile(r"[a-z]{2,}(?:-[a-z]+)*")
 
 
-def synonyms(folder: Traversable) -> dict[Lemma, list[Synonym]]:
+def english_synonyms(folder: Traversable) -> dict[Lemma, list[Synonym]]:
     """The synonyms of every lower-case single word, by part of speech; the rank is the number of the sense."""
     found: dict[Lemma, list[Synonym]] = {}
     for part, ending in FILES.items():
@@ -76,7 +84,7 @@ def _synsets(file: Traversable) -> Iterator[tuple[str, list[str]]]:
     for line in _lines(file):
         fields = line.split(" ")
         words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
-        plain = (re.sub(r"\((?:a|p|ip)\)$", "", word) for word in words)  # where an adjective may stand
+        plain = (re.sub(r"\((?:a|p|ip)\)$", "", word) for word in words)  # where an adjective may be
         yield fields[0], [word for word in plain if _WORD.fullmatch(word)]
 
 
@@ -97,10 +105,66 @@ def _lines(file: Traversable) -> Iterator[str]:
     return (line for line in text.splitlines() if line.strip() and not line.startswith(" "))
 
 
-def fingerprint(folder: Traversable) -> str:
-    """A hash of the files that are read."""
+def english_fingerprint(folder: Traversable) -> str:
+    """A hash of the dictionary files that are read."""
+    return _hash_of(folder / f"{kind}.{ending}" for ending in FILES.values() for kind in ("index", "data"))
+
+
+def _lmf_files(folder: Path) -> list[Path]:
+    """The WN-LMF files of a folder and those below it."""
+    files = sorted(folder.rglob("*.xml"))
+    if not files:
+        raise DataError(
+            f"{folder} has no WN-LMF file (*.xml): expected the unpacked wordnet of one language, such as omw-fr"
+        )
+    return files
+
+
+def lmf_fingerprint(folder: Path) -> str:
+    """A hash of the WN-LMF files that are read."""
+    return _hash_of(_lmf_files(folder))
+
+
+def lmf_synonyms(folder: Path, limit: int) -> dict[str, list[str]]:
+    """Word -> at most so many synonyms; in small letters, as words are looked up."""
+    wordnets = [wordnet for file in _lmf_files(folder) for wordnet in _load(file)]
+    languages = sorted({wordnet["language"] for wordnet in wordnets})
+    if len(languages) > 1:
+        raise DataError(f"{folder} has wordnets of {', '.join(languages)}: name the folder of one language")
+    members: dict[str, list[str]] = defaultdict(list)  # of a synset
+    senses: dict[str, list[str]] = defaultdict(list)  # of a word, first ones first
+    for wordnet in wordnets:
+        for entry in wordnet.get("entries", []):
+            word = _plain(entry["lemma"]["writtenForm"])
+            for sense in entry.get("senses", []) if word else []:
+                members[sense["synset"]].append(word)
+                senses[word].append(sense["synset"])
+    found = {
+        word: list(dict.fromkeys(other for synset in own for other in members[synset] if other != word))[:limit]
+        for word, own in sorted(senses.items())
+    }
+    return {word: others for word, others in found.items() if others}
+
+
+def _plain(lemma: str) -> str:
+    """A single word in small letters; nothing for what is more than a word, or written in capitals inside."""
+    word = normalize("NFC", lemma)
+    return "" if any(map(str.isspace, word)) or "_" in word or word[1:] != word[1:].lower() else word.lower()
+
+
+def _load(file: Path) -> list[Any]:
+    try:
+        from wn import lmf
+    except ImportError:
+        raise AbsentError("the package wn is not installed: pip install rosewood[lexicon]") from None
+    try:
+        return [each for each in lmf.load(file, progress_handler=None)["lexicons"] if "language" in each]
+    except (OSError, lmf.LMFError, KeyError, ValueError) as error:
+        raise DataError(f"{file} cannot be read as a WN-LMF file: {error}") from None
+
+
+def _hash_of(files: Iterable[Traversable]) -> str:
     digest = xxhash.xxh3_128()
-    for ending in FILES.values():
-        for kind in ("index", "data"):
-            digest.update((folder / f"{kind}.{ending}").read_bytes())
+    for file in files:
+        digest.update(file.read_bytes())
     return digest.hexdigest()

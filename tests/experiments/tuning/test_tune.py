@@ -22,7 +22,7 @@ from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodErr
 from rosewood.experiments.tuning import study as studies
 from rosewood.experiments.tuning import tune as tuning
 from rosewood.experiments.tuning.outcome import Tried, best_of, tried
-from rosewood.experiments.tuning.search import Goal, Range
+from rosewood.experiments.tuning.search import Range, TuningGoal
 from rosewood.experiments.tuning.study import Trials
 from rosewood.recipe import load_recipe
 from rosewood.training import callbacks, outcome
@@ -206,7 +206,7 @@ def test_an_interruption_while_settings_are_drawn_loses_none(tmp_path: Path) -> 
     plan: Any = None  # nothing is trained
     study = optuna.create_study()
     with pytest.raises(KeyboardInterrupt):
-        study.optimize(Trials(plan, {"rate": Range(0, 1)}, Goal(), tmp_path, pressed), n_trials=1)
+        study.optimize(Trials(plan, {"rate": Range(0, 1)}, TuningGoal(), tmp_path, pressed), n_trials=1)
     first, waiting = study.trials
     assert first.state.name == "FAIL" and waiting.state.name == "WAITING"
     assert study.ask().suggest_float("rate", 0, 1) == first.params["rate"]
@@ -231,12 +231,12 @@ def test_without_the_packages_it_says_what_to_install(place: Place, monkeypatch:
 
 
 def test_what_goals_are_worth() -> None:
-    assert Goal().value(0.8, None, None, False) == Goal().value(0.8, None, None, True) == 0.8
-    assert Goal("robust", "typos").value(0.8, 0.9, 0.2, False) == 0.2
-    mean = Goal("mean", "typos", 0.75).value(0.9, attacked=0.8, robust=0.4, guessing=False)
+    assert TuningGoal().value(0.8, None, None, False) == TuningGoal().value(0.8, None, None, True) == 0.8
+    assert TuningGoal("robust", "typos").value(0.8, 0.9, 0.2, False) == 0.2
+    mean = TuningGoal("mean", "typos", 0.75).value(0.9, attacked=0.8, robust=0.4, guessing=False)
     assert mean == pytest.approx(0.7), "0.9 is the accuracy on other examples"
     for goal in ("robust", "mean"):
-        assert Goal(goal, "typos").value(0.5, 0.5, 0.5, guessing=True) == 0, (
+        assert TuningGoal(goal, "typos").value(0.5, 0.5, 0.5, guessing=True) == 0, (
             "what always answers the same is not misled"
         )
 

@@ -10,12 +10,12 @@ from datasets import ClassLabel, Dataset
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.attacks import TEXTATTACK, known_attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.cases import Cases, cases_of, word_rows
+from rosewood.attacks.runner.cases import Cases, OneLabel, cases_of, word_rows
 from rosewood.attacks.runner.constraints import Constraint, constraints_of
 from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
-from rosewood.attacks.runner.goal import OneLabel
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.protocols import lexicon_deviations
 from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
@@ -26,15 +26,13 @@ from rosewood.data.tasks import Task
 from rosewood.errors import RunError, closest
 from rosewood.models.modes import evaluating, precision_on
 from rosewood.models.random_answers import is_random
-from rosewood.models.scoring import Scorer, check_loaded, text_length
-from rosewood.models.token_scoring import TokenScorer, is_for_tokens
+from rosewood.models.scoring import Scorer, TokenScorer, check_loaded, is_for_tokens, text_length
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.distributed import is_first
-from rosewood.words.fluency import CausalLM, Trigram
+from rosewood.words.constraints import EnglishTagger
+from rosewood.words.language_models import CausalLM, MaskedLM, SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon, antonyms
-from rosewood.words.masked_lm import MaskedLM, SentenceEncoder
-from rosewood.words.tagger import EnglishTagger
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 def provisions(
     attack: Attack,
-    task: Task,
+    task: Task | None,
     data_dir: str | Path | None = None,
     lexicon: str | None = None,
     masked_lm: str | None = None,
@@ -58,9 +56,9 @@ def provisions(
     words = Lexicon.named(lexicon, data_dir) if "lexicon" in needed else None
     speaker = None
     if "language_model" in needed:
-        if "train" not in task.splits:
+        if task is None or "train" not in task.splits:
             raise RunError(
-                f"the attack {attack.name} learns a language model from training texts, and {task.name} has none: "
+                f"the attack {attack.name} learns a language model from training texts, and there are none: "
                 "attack a run, name the task of the checkpoint with --task, or choose another attack"
             )
         texts = load_split(task, "train", data_dir)
@@ -77,16 +75,13 @@ def provisions(
     )
 
 
-FOREIGN = "textattack:"
-
-
 def choose_attack(name: str, settings: Mapping[str, Any] | None = None) -> Attack:
     """An attack of Rosewood by its name, or a recipe of TextAttack as textattack:RECIPE."""
-    if name.startswith(FOREIGN):
+    if name.startswith(TEXTATTACK):
         if settings:
             raise RunError(f"{name} has no settings here, got {', '.join(settings)}: recipes of TextAttack are fixed")
-        return TextAttackRecipe(name.removeprefix(FOREIGN))
-    chosen = build_component("attack", name.replace("-", "_"), settings)
+        return TextAttackRecipe(name.removeprefix(TEXTATTACK))
+    chosen = build_component("attack", known_attack(name), settings)
     assert isinstance(chosen, Attack)
     return chosen
 

@@ -2,6 +2,11 @@
 
 A constraint is one small class here: its fields are its settings, and `allows` says of each candidate whether it may
 be asked for. Searches leave out what `Target.allowed` leaves out, and the runner counts no success that is not allowed.
+
+Whether an edit keeps the meaning, as far as figures can tell: a record of each edit, and which edits pass a filter.
+
+Most published attacks change what a text says (Hauser et al., "BERT is Robust!", 2021; Morris et al., "Reevaluating
+Adversarial Examples in Natural Language", 2020), and a model that follows the new meaning is then not wrong.
 """
 
 from __future__ import annotations
@@ -14,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from rosewood.config.attack_texts import FIRST
+from rosewood.config.attack_texts import FIRST, MeaningFilter
 from rosewood.config.checks import checked_settings
 from rosewood.errors import RunError, closest
+from rosewood.results import AttackedExample
 from rosewood.words.constraints import around, is_stop_word, similarities
 
 if TYPE_CHECKING:
@@ -200,3 +206,57 @@ def constraints_of(settings: AttackSettings) -> tuple[Constraint, ...]:
 def changed(before: Candidate, after: Candidate) -> set[int]:
     """The places of the words that differ."""
     return {at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other}
+
+
+def edit_quality(example: AttackedExample, field: str, resources: Resources) -> dict[str, Any]:
+    """What there is to say of the edit of a broken example, as entries of its record."""
+    assert example.adversarial is not None
+    texts = [example.texts[field], example.adversarial]
+    found: dict[str, Any] = {"words_share": changed_share(example)}
+    if resources.encoder is not None:
+        found["similarity"] = float(similarities(resources.encoder, texts)[0])
+    if resources.causal_lm is not None:
+        before, after = resources.causal_lm.surprise(texts)
+        found["perplexity_ratio"] = float(np.exp(after - before))
+    if resources.antonyms:
+        found["antonyms"] = [
+            (change.before, new)
+            for change in example.changes
+            for new in change.after.split()
+            if frozenset((change.before.lower(), new.lower())) in resources.antonyms
+        ]
+    return found
+
+
+def changed_share(example: AttackedExample) -> float:
+    """Of the words of a text, those that changed."""
+    return min(1.0, len(example.changes) / max(1, example.words))
+
+
+def verdicts(example: AttackedExample, conditions: MeaningFilter) -> dict[str, bool | None]:
+    """Whether an edit satisfies each condition; None where its record does not tell."""
+    share, alike, ratio = changed_share(example), example.similarity, example.perplexity_ratio
+    found: dict[str, bool | None] = {}
+    if conditions.words is not None:
+        found["words"] = share <= conditions.words
+    if conditions.similarity is not None:
+        found["similarity"] = None if alike is None else alike >= conditions.similarity
+    if conditions.fluency is not None:
+        found["fluency"] = None if ratio is None else ratio <= conditions.fluency
+    if not conditions.antonyms:
+        found["antonyms"] = None if example.antonyms is None else not example.antonyms
+    return found
+
+
+def in_words(conditions: MeaningFilter) -> str:
+    """The conditions of a filter, as a caption names them."""
+    parts = []
+    if conditions.words is not None:
+        parts.append(f"at most {100 * conditions.words:g} % of the words change")
+    if conditions.similarity is not None:
+        parts.append(f"the cosine is at least {conditions.similarity:g}")
+    if conditions.fluency is not None:
+        parts.append(f"the perplexity is at most {conditions.fluency:g} times the original's")
+    if not conditions.antonyms:
+        parts.append("no word is replaced by a known antonym")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

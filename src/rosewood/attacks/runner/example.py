@@ -6,23 +6,24 @@ from collections import Counter
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.cases import Goal, Outputs
 from rosewood.attacks.runner.constraints import Constraint
-from rosewood.attacks.runner.goal import Goal, Outputs
 from rosewood.attacks.runner.scores import NEAR, Floats, Scale, Scores, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Point, Sloped
 from rosewood.models.scoring import Row
 from rosewood.results import AttackedExample, AttackStatus, ChangedWord
 from rosewood.words.constraints import Encoder, LanguageModel, Surface, Tagger
-from rosewood.words.fluency import CausalLM
+from rosewood.words.language_models import CausalLM, MaskedLM
 from rosewood.words.lexicon import Lexicon, Pair
-from rosewood.words.masked_lm import MaskedLM
 from rosewood.words.text import Words, replaced
+
+if TYPE_CHECKING:
+    from rosewood.attacks.runner.attack import Attack
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import torch
 from tqdm import tqdm
 
 from rosewood.attacks.runner.job import Campaign
-from rosewood.attacks.runner.report import summarize
-from rosewood.attacks.runner.store import REPORT, load_attack, save_outcome
+from rosewood.attacks.runner.report import REPORT, load_attack, save_outcome, summarize
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RosewoodError, RunError
 from rosewood.models.defended import forwards_of

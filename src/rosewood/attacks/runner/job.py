@@ -12,18 +12,16 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.constraints import Constraint
+from rosewood.attacks.runner.cases import Goal
+from rosewood.attacks.runner.constraints import Constraint, edit_quality
 from rosewood.attacks.runner.example import Answers, Asked, Attempt, Doubt, Resources, key
-from rosewood.attacks.runner.goal import Goal
-from rosewood.attacks.runner.meaning import edit_quality
 from rosewood.attacks.runner.scores import NEAR, NEAR_IN_BFLOAT16, Floats
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint, resource_fingerprint
 from rosewood.models.random_answers import Drawn
-from rosewood.models.scoring import Precision, Scorer
-from rosewood.models.token_scoring import TokenScorer, is_for_tokens
+from rosewood.models.scoring import Precision, Scorer, TokenScorer, is_for_tokens
 from rosewood.results import AttackedExample, AttackStatus, TestFile
 from rosewood.results.files import fingerprint_of
 from rosewood.words.text import BETWEEN_SPACES, Words
@@ -139,10 +137,18 @@ class Answering:
 _NOTHING: Floats = np.zeros(0)
 
 
-# Raised when attacks of the same settings come to search otherwise: their results do not compare. 1: probabilities
-# rounded to five decimals; 2: margins; 3: gradient averages its slopes; 4: and corrects them by the texts
-# that it asked for.
-SEARCHES = 4
+SEARCHES = {"gradient": 5, "worst": 5}
+"""Versions of attacks, raised when one comes to search otherwise with the same settings: its results do not compare.
+
+1: probabilities rounded to five decimals; 2: margins; 3: gradient averages its slopes; 4: and corrects them by the
+texts that it asked for; 5: and takes back the weakest edits of what breaks the model."""
+
+
+def searches_of(attack: str) -> int:
+    """The version of an attack's search."""
+    return SEARCHES.get(attack, 4)
+
+
 # Examples that are under way when time is up widen the bounds.
 TOGETHER_IN_A_HURRY = 8
 
@@ -197,7 +203,7 @@ class Campaign:
             "split": self.split,
             "data": self.data,
             "attack": self.attack.name,
-            "searches": SEARCHES,
+            "searches": searches_of(self.attack.name),
             "settings": self.attack.settings(),
             "lexicon": resource_fingerprint(self.resources.lexicon),
             "language_model": resource_fingerprint(self.resources.language_model),

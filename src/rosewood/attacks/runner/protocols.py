@@ -62,7 +62,7 @@ class Protocol(ProtocolPart):
     tasks: dict[str, TaskPart] = Field(default={})
     """The paper's tasks, with what they do not share."""
     deviations: list[str] = Field(default=[])
-    """Where Rosewood departs from the paper."""
+    """Where Rosewood departs from the paper; one that begins with an attack and a colon is of that attack alone."""
 
     def resolve(self, given: Mapping[str, Any], task: str | None = None) -> Resolved:
         """The settings for a task, with those that were given instead of the protocol's.
@@ -82,7 +82,8 @@ class Protocol(ProtocolPart):
         published: dict[str, Any] = {"set": {}, "constraints": {}}
         for part in (self, own.get(attack), here, there.get(attack)):
             published = _merged(published, _canonical(part.said()) if part else {})
-        deviations = list(self.deviations)
+        others = own.keys() - {attack}
+        deviations = [each for each in self.deviations if each.partition(":")[0] not in others]
         if attack not in own:
             deviations.append(f"attack: {attack} instead of {' or '.join(own)}")
         if self.tasks and task not in self.tasks:

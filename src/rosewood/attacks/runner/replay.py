@@ -15,12 +15,11 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.cases import EntityType, Goal, LabelSet, OneLabel, type_of
 from rosewood.attacks.runner.example import Attempt, Resources, Search, Target, move
 from rosewood.attacks.runner.execute import carry_out
-from rosewood.attacks.runner.goal import EntityType, Goal, LabelSet, OneLabel, type_of
 from rosewood.attacks.runner.job import Campaign
-from rosewood.attacks.runner.report import name_of
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack, name_of
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.models.modes import precision_on

@@ -1,17 +1,23 @@
-"""The figures of an attack, and tables of them for the terminal."""
+"""The figures of an attack, tables of them for the terminal, and the files in its folder.
+
+`attack.json` has the figures, `examples.jsonl` a line per example.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import fmean
 
+from pydantic import ValidationError
 from rich.text import Text
 
-from rosewood.attacks.runner.meaning import filtered, in_words
+from rosewood.attacks.runner.constraints import in_words, verdicts
 from rosewood.config.attack_texts import MeaningFilter
-from rosewood.results import AttackedExample, AttackReport, AttackSummary
+from rosewood.errors import RunError
+from rosewood.results import AttackedExample, AttackReport, AttackResult, AttackSummary, FilteredAccuracy, write
 from rosewood.results.guessing import majority_share
 from rosewood.tensors.statistics import wilson_interval
 
@@ -56,11 +62,31 @@ def summarize(
     )
 
 
+def filtered(examples: Sequence[AttackedExample], conditions: MeaningFilter) -> FilteredAccuracy | None:
+    """The robust accuracy where only edits count that satisfy the conditions; None if there are none."""
+    if conditions == MeaningFilter():
+        return None
+    told = [verdicts(example, conditions) for example in examples if example.status == "broken"]
+    passed = sum(all(verdict is not False for verdict in each.values()) for each in told)
+    counts, total = Counter(example.status for example in examples), len(examples)
+    robust = counts["robust"] + counts["out_of_queries"] + counts["broken"] - passed
+    at_most = robust + counts["out_of_time"]
+    return FilteredAccuracy(
+        conditions=conditions,
+        passed=passed,
+        failed=dict(Counter(name for each in told for name, verdict in each.items() if verdict is False)),
+        unknown=sorted({name for each in told for name, verdict in each.items() if verdict is None}),
+        robust_accuracy=robust / total,
+        robust_accuracy_at_most=at_most / total,
+        robust_interval=(wilson_interval(robust, total)[0], wilson_interval(at_most, total)[1]),
+    )
+
+
 COLUMNS = ("n", "clean", "robust", "filtered", "broken", "words", "cosine", "queries")
 CAPTION = (
-    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right. Of the broken: % of the "
-    "words that changed, of so many % that the attack could change in all examples that were right; cosine of the "
-    "sentence vectors to the original. Queries: mean per attacked example."
+    "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right before the attack. Words: % "
+    "of the words that changed in broken texts, and below it the % that the attack could change in all attacked texts. "
+    "Cosine: between the sentence vectors of broken texts and their originals. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
 
@@ -81,7 +107,8 @@ def filter_caption(summaries: Iterable[AttackSummary]) -> list[str]:
         for conditions in dict.fromkeys(each.conditions for each in found)
     ]
     unknown = sorted({name for each in found for name in each.unknown})
-    return [*told, *([f"Not known here, and not asked for: {', '.join(unknown)}."] if unknown else [])]
+    unchecked = f"The filter did not check {' and '.join(unknown)}, which the records do not have."
+    return [*told, *([unchecked] if unknown else [])]
 
 
 def title_of(report: AttackReport) -> str:
@@ -219,3 +246,41 @@ def _plain(text: str) -> str:
     """Without the signs that a terminal obeys; several in a row are shown as one."""
     shown = "".join(sign if sign.isprintable() else " " if sign.isspace() else "�" for sign in text)
     return re.sub("�+", "�", shown)
+
+
+REPORT = "attack.json"
+EXAMPLES = "examples.jsonl"
+
+
+def save_outcome(result: AttackResult, folder: Path) -> None:
+    """Write both files; the report comes last, so that where it is, all is."""
+    write(folder / EXAMPLES, "".join(f"{example.model_dump_json()}\n" for example in result.examples))
+    facts = {name: value for name, value in result if name != "examples"}
+    AttackReport(**facts).save(folder / REPORT)
+
+
+def load_attack(folder: str | Path) -> AttackResult:
+    """Read the result of a finished attack, as `rosewood attack` and `attack(folder=...)` leave it.
+
+    Args:
+        folder: The folder with `attack.json` and `examples.jsonl`.
+
+    Returns:
+        The figures and settings, and what was done to each example.
+
+    Raises:
+        RunError: If the folder does not hold a finished attack, or a file is damaged.
+
+    Example:
+        >>> result = load_attack("runs/rose/attacks/pwws-test-0f3c9a1e")  # doctest: +SKIP
+        >>> [example.adversarial for example in result.examples if example.status == "broken"]  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    return AttackResult(**dict(AttackReport.load(folder / REPORT)), examples=_examples(folder / EXAMPLES))
+
+
+def _examples(path: Path) -> list[AttackedExample]:
+    try:
+        return [AttackedExample.model_validate_json(line) for line in path.read_bytes().splitlines()]
+    except (OSError, ValidationError) as error:
+        raise RunError(f"cannot read {path}: {error}. Delete its folder, and attack again.") from None

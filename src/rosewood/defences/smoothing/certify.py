@@ -8,10 +8,8 @@ drawn. It is wrong for a text with probability 1 - confidence at most.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +19,14 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.defences.smoothed import USUAL, Smoothed, scored
-from rosewood.defences.smoothing.noise import Noise, generator, words_of
+from rosewood.defences.smoothing.noise import TextNoise, generator, words_of
 from rosewood.errors import RunError
 from rosewood.models.defended import Defended, Material
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer, text_length
 from rosewood.results.defence import Certificate, CertifiedExample
+from rosewood.results.files import fingerprint_of
 from rosewood.results.journal import RowJournal
 from rosewood.words.lexicon import Lexicon
 
@@ -40,7 +39,7 @@ def lower_bound(votes: int, copies: int, confidence: float) -> float:
 
 
 def certified(
-    row: int, texts: Row, label: int, guess: int, votes: int, copies: int, confidence: float, noise: Noise
+    row: int, texts: Row, label: int, guess: int, votes: int, copies: int, confidence: float, noise: TextNoise
 ) -> CertifiedExample:
     """What follows from the votes of some copies for the label that other copies chose."""
     lower = lower_bound(votes, copies, confidence)
@@ -133,7 +132,7 @@ def certify(
         "split": split,
     }
     decides = [facts, rows, list(labels), lexicon and lexicon.fingerprint, model_fingerprint(model, tokenizer)]
-    fingerprint = sha256(json.dumps(decides).encode()).hexdigest()[:16]
+    fingerprint = fingerprint_of(decides)
     file = None if output is None else Path(output) / FILE
     if file is not None and file.exists():
         return _finished(file, fingerprint)
@@ -161,7 +160,7 @@ def certify(
 
 
 def _votes(
-    row: Row, noise: Noise, base: Scorer, copies: int, selection_copies: int, seed: int
+    row: Row, noise: TextNoise, base: Scorer, copies: int, selection_copies: int, seed: int
 ) -> tuple[np.intp, np.intp]:
     """The label that some copies choose, and the votes of the others for it."""
     drawn = noise.copies(row, selection_copies + copies, generator(seed, row, "certify"))

@@ -16,11 +16,10 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.defended import Defence, Defended, Material
-from rosewood.models.open import load_classifier
+from rosewood.models.open import open_run
 from rosewood.models.scoring import Row, Scorer, label_columns, text_length
 from rosewood.recipe import build_component
 from rosewood.results import RunInfo
-from rosewood.results.run import typed_command
 from rosewood.words.lexicon import Lexicon
 
 TRAIN_EXAMPLES = 5000
@@ -120,17 +119,16 @@ def wrap_run(
     source, target = Path(run), Path(output)
     if target.exists():
         raise RunError(f"{target} exists already: choose another --output")
-    info = RunInfo.load(source / "run.json") if (source / "run.json").exists() else None
-    model, tokenizer = load_classifier(str(source / "model") if info else str(run), trust_remote_code)
-    folder = data_dir or (info.data_dir if info else None)
+    opened = open_run(run, [str(run)] if trust_remote_code else [])
+    folder = data_dir or opened.data_dir
     needed = defence.needs()
     texts: list[Row] = []
     labels: list[int] = []
     if "texts" in needed:
-        texts, labels = _training_texts(_task(source, task, info), folder, train_examples, model)
+        texts, labels = _training_texts(_task(source, task, opened.info), folder, train_examples, opened.model)
     words = Lexicon.named(lexicon, folder) if "substitutes" in needed else None
-    wrapped = wrap(model, tokenizer, defence, texts=texts, labels=labels, lexicon=words)
-    _write(wrapped, source, target, info)
+    wrapped = wrap(opened.model, opened.tokenizer, defence, texts=texts, labels=labels, lexicon=words)
+    _write(wrapped, source, target, opened.info)
     return wrapped
 
 
@@ -165,7 +163,7 @@ def _write(wrapped: Defended, source: Path, target: Path, info: RunInfo | None) 
             if info is not None:
                 shutil.copy(source / "task.yaml", folder)
                 named = f"{info.recipe}+{title_of(wrapped.defence)}"
-                info.model_copy(update={"recipe": named, "command": typed_command()}).save(folder / "run.json")
+                info.model_copy(update={"recipe": named}).save(folder / "run.json")
             folder.rename(target)
     except OSError as error:
         raise RunError(f"cannot write {target}: {error}. Check the folder and the space left.") from error

@@ -1,9 +1,10 @@
-"""Cells as tasks of a Ray cluster that shares the file system, each with CPUs and a GPU of its own."""
+"""Cells of an experiment, and blocks of an attack, as tasks of a Ray cluster that shares the file system."""
 
 from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rosewood.errors import ExperimentError
+import torch
+
+from rosewood.attacks.runner.execute import Block, Tick, packed, run_block
+from rosewood.attacks.runner.job import Campaign
+from rosewood.errors import ExperimentError, RunError
 from rosewood.experiments.engines import local
 from rosewood.experiments.engines.local import Event, held_back
+from rosewood.tensors.distributed import together
 
 LOCAL = "local"
 _PAUSE = 0.05
@@ -64,7 +70,7 @@ class RayEngine:
             gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
             check_room(ray, {"CPU": cpus, "GPU": gpus})
             # Attempts are counted here: Ray itself would retry what ran out of memory for ever.
-            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_work)
+            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_run_cell)
             given = local.with_threads(shared_variables(), cpus), self.trusted, Path.cwd()
             yield from _Cells(ray, lambda folder: task.remote(folder.resolve(), *given), self.retries).run(folders)
 
@@ -74,7 +80,7 @@ def shared_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(("HF_", "ROSEWOOD_"))}
 
 
-def _work(folder: Path, variables: dict[str, str], trusted: Sequence[str], directory: Path) -> Iterator[int | None]:
+def _run_cell(folder: Path, variables: dict[str, str], trusted: Sequence[str], directory: Path) -> Iterator[int | None]:
     """On a node of the cluster: None when work begins, then the exit code of the cell's process.
 
     The process is the same as without Ray, and ends by itself, having saved, when this one is gone.
@@ -92,7 +98,7 @@ def _work(folder: Path, variables: dict[str, str], trusted: Sequence[str], direc
 
 
 class _Cells:
-    """Cells under way, each a stream of what `_work` yields."""
+    """Cells under way, each a stream of what `_run_cell` yields."""
 
     def __init__(self, ray: Any, submit: Callable[[Path], Any], retries: int) -> None:
         self._ray, self._submit, self._retries = ray, submit, retries
@@ -189,3 +195,73 @@ def check_room(ray: Any, wanted: dict[str, int]) -> None:
         has = max((int(node.get("CPU", 0)) for node in nodes), default=0)
         what = " and ".join(f"{count} {name}" for name, count in wanted.items() if count)
         raise ExperimentError(f"a cell takes {what}, and the largest node of the cluster has {has} CPUs: lower --cpus")
+
+
+@dataclass(frozen=True)
+class RayBlocks(RayEngine):
+    """As many blocks at a time as the cluster has room for, each with CPUs, and a GPU if there are any, of its own.
+
+    What is attacked, and with what, is sent to the cluster once; nothing but the examples comes back. A block whose
+    process dies is run again, `retries` times.
+    """
+
+    def blocks(self, campaign: Campaign, numbers: Sequence[int], deadline: float | None, tick: Tick) -> Iterator[Block]:
+        """Run the blocks of these numbers; they come in the order in which they end."""
+        if together():
+            raise RunError("a Ray cluster has processes of its own: give the command once, without torchrun")
+        if not numbers:
+            return
+        with connected(self.place) as ray:
+            cpus = self.cpus or threads()
+            gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
+            check_room(ray, {"CPU": cpus, "GPU": gpus})
+            campaign.model.to("cpu")  # type: ignore[arg-type]  # a node need not have the devices of this machine
+            sent = ray.put(packed(campaign))
+            task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=self.retries)(_attack_block)
+            # Clocks that count from the start of a machine differ between machines.
+            ends = None if deadline is None else time.time() + deadline - time.monotonic()
+            given = campaign.fingerprint, ends, cpus, shared_variables()
+            pending = {task.remote(sent, number, *given): number for number in numbers}
+            try:
+                while pending:
+                    for each in ray.wait(list(pending), timeout=1)[0]:
+                        examples = _examples(ray, each)
+                        for _ in examples:
+                            tick()
+                        yield Block(pending.pop(each), examples)
+            finally:
+                for each in pending:
+                    ray.cancel(each, force=True)
+
+
+def _examples(ray: Any, task: Any) -> list[Any]:
+    try:
+        found: list[Any] = ray.get(task)
+        return found
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, Exception):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise RunError(
+            f"a block of the attack was lost: {reason(error)}. What was finished is kept: run the same again to go on."
+        ) from None
+
+
+_KNOWN: dict[str, Campaign] = {}
+"""In a process of the cluster: what it attacks, which it unpacks once."""
+
+
+def _attack_block(
+    sent: bytes, number: int, fingerprint: str, ends: float | None, cpus: int, variables: dict[str, str]
+) -> list[Any]:
+    os.environ.update(variables)
+    torch.set_num_threads(cpus)
+    if fingerprint not in _KNOWN:
+        _KNOWN.clear()
+        campaign: Campaign = pickle.loads(sent)
+        if torch.accelerator.is_available():
+            campaign.model.to(torch.accelerator.current_accelerator())  # type: ignore[arg-type]
+        _KNOWN[fingerprint] = campaign
+    deadline = None if ends is None else time.monotonic() + ends - time.time()
+    return run_block(_KNOWN[fingerprint], number, deadline, lambda: None).examples

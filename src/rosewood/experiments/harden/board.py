@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from rosewood.attacks.runner.report import diff
-from rosewood.experiments.harden.candidates import START
+from rosewood.experiments.harden.candidates import START, behind
 from rosewood.experiments.harden.rows import whole_task
 from rosewood.experiments.harden.schedule import Stopwatch
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, saved_examples
@@ -23,6 +25,7 @@ from rosewood.results.grid import Folded, Grid
 from rosewood.tensors.statistics import wilson_interval
 
 SHOWN_TEXTS = 3
+READ_ONCE = "Test rows were read once, after everything was chosen."
 
 
 class Board:
@@ -39,7 +42,7 @@ class Board:
         if not self._console.is_terminal:
             yield
             return
-        with Live(get_renderable=self.table, console=self._console, refresh_per_second=1):
+        with Live(get_renderable=self.table, console=self._console, refresh_per_second=1, transient=True):
             yield
 
     def news(self, state: Hardening, said: str) -> None:
@@ -73,14 +76,11 @@ def tried_table(state: Hardening) -> Table:
     for each in state.tried:
         style = "bold" if each.candidate == state.winner else "dim" if each.candidate in out else ""
         table.add_row(escape(each.candidate), stage_of(each), *_figures(each), style=style)
-    waiting = [name for name in (state.schedule.entrants if state.schedule else []) if name not in _names(state)]
-    for name in waiting:
-        table.add_row(escape(name), "waiting", "", "", "", style="dim")
+    tried = {each.candidate for each in state.tried}
+    for name in state.schedule.entrants if state.schedule else []:
+        if behind(state.shield or "", name) not in tried:
+            table.add_row(escape(name), "waiting", "", "", "", style="dim")
     return table
-
-
-def _names(state: Hardening) -> set[str]:
-    return {each.candidate for each in state.tried}
 
 
 def stage_of(found: Measured) -> str:
@@ -113,8 +113,8 @@ def changes_grid(state: Hardening) -> Grid:
     """Before and after on test rows."""
     rows = [[each.what, str(each.examples), *_sides(each), *_test(each)] for each in state.changes]
     caption = (
-        "Test rows, read once, after everything was chosen. In %, with 95 % intervals: Wilson for accuracies, paired "
-        "bootstrap for the change; p: McNemar's exact test on the same rows, two-sided."
+        f"{READ_ONCE} In %, with 95 % intervals: Wilson for accuracies, paired bootstrap for the change; p: McNemar's "
+        "exact test on the same rows, two-sided."
     )
     header = ["", "rows", "before", "after", "change", "95 % interval", "p"]
     return Grid(f"{state.task}: your model, and {state.winner}", header, rows, caption)
@@ -134,19 +134,47 @@ def _test(each: Change) -> list[str]:
     return [f"{100 * each.difference:+.1f}", ends, p]
 
 
+def changes_table(state: Hardening) -> Table:
+    """Before and after on test rows, for 80 columns: threats first, and in colour what has changed beyond noise."""
+    title = f"On test rows; before: your model, after: {escape(str(state.winner))}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for column in ("rows", "before", "after", "change"):
+        table.add_column(column, justify="right")
+    for role in ("threat", "clean", "noise", "calibration"):
+        for each in (change for change in state.changes if change.role == role):
+            before, after = _sides(each)
+            change = f"{100 * each.difference:+.1f}"
+            if each.interval is not None:
+                change += " ({:+d} to {:+d})".format(*(round(100 * end) for end in each.interval))
+            coloured = (Text(cell, style=_colour(each)) for cell in (after, change))
+            table.add_row(each.what, str(each.examples), before, *coloured)
+        table.add_section()
+    return table
+
+
+def _colour(each: Change) -> str:
+    if each.interval is None or each.interval[0] <= 0 <= each.interval[1]:
+        return ""
+    return "bold green" if each.difference > 0 else "bold red"
+
+
 def show_end(state: Hardening, output: Path, console: Console) -> None:
     """The tables, some texts that hold now, and what to do next."""
     console.print(Folded(tried_grid(state)))
+    console.print()
     if state.changes:
-        console.print(Folded(changes_grid(state)))
+        console.print(changes_table(state))
+        console.print(f"In %, with 95 % intervals. {READ_ONCE}", style="dim italic", highlight=False)
+        console.print()
     if state.outcome == "hardened":
         labels = whole_task(output).labels
         texts = saved_examples(output / TEST / BEFORE, output / TEST / AFTER, state.threats, SHOWN_TEXTS)
         if texts:
             console.print("Texts that broke your model, and do not break this one:", highlight=False)
         for text in texts:
-            console.print(diff(text, labels), soft_wrap=True)
-    console.print(state.sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+            console.print(Padding(diff(text, labels), (0, 0, 1, 2)))
+    console.print(state.sentence, style="bold", markup=False, highlight=False)
     of_budget = "" if state.costs is None else f" of {duration(state.budget)}"
     console.print(f"{duration(state.spent)}{of_budget}.", highlight=False)
     if state.outcome == "hardened":

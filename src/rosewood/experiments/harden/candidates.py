@@ -2,11 +2,13 @@
 
 Only recipes are trained. A mixture is the mean of two models' weights: of a trained candidate and the start (WiSE-FT,
 the whole trade-off between the two for no training), or of the two best candidates (a soup). A wrapper is a defence
-around a model, and changes texts before the model reads them.
+around a model, and changes texts before the model reads them. If one helps the start, recipes and mixtures are measured
+with it around them: that is what would be shipped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Literal
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.worst import THREATS, Worst
+from rosewood.config.strict_yaml import parse_overrides
 from rosewood.defences.wrapping.wrap import choose_defence
 from rosewood.errors import RunError
 from rosewood.recipe import Recipe, load_recipe
@@ -33,20 +36,26 @@ class Trained:
     name: str
     source: str
     """As `rosewood train --recipe` takes it."""
+    overrides: tuple[str, ...]
+    """As `rosewood train --set` takes them."""
     recipe: Recipe
     origin: Literal["checkpoint", "pretrained"]
 
     @classmethod
     def parse(cls, text: str) -> Trained:
-        """Read a candidate as `--candidate` takes it: RECIPE, RECIPE:VARIANT or a YAML file, and @pretrained.
+        """Read a candidate as `--candidate` takes it: RECIPE, RECIPE:VARIANT or a YAML file, @pretrained, and settings.
 
-        >>> Trained.parse("rose-ensemble:fast@pretrained").origin
-        'pretrained'
+        >>> found = Trained.parse("rose-ensemble:fast@pretrained selection.keep_quantile=0.8")
+        >>> found.origin, found.source, found.overrides
+        ('pretrained', 'rose-ensemble:fast', ('selection.keep_quantile=0.8',))
         """
-        source = text.strip().removesuffix(AT_PRETRAINED)
-        after = text.strip().removeprefix(source)
+        first, *overrides = re.split(r"\s+(?=[\w.]+=)", text.strip())
+        source = first.removesuffix(AT_PRETRAINED)
+        after = first.removeprefix(source)
         short = Path(source).stem if source.endswith((".yaml", ".yml")) else source
-        return cls(short + after, source, load_recipe(source), "pretrained" if after else "checkpoint")
+        recipe = load_recipe(source, parse_overrides(overrides))
+        name = " ".join([short + after, *overrides])
+        return cls(name, source, tuple(overrides), recipe, "pretrained" if after else "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -61,23 +70,24 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Wrapped:
-    """A model with a defence around it."""
+class Untrained:
+    """What is made without training: a mixture, or a model that is there (the start, a finalist), and a defence."""
 
-    inside: str
-    defence: str
+    inside: Mixture | str
+    defence: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.defence} around {self.inside}"
-
-    @property
-    def cost(self) -> float:
-        """Passes of the network for one text."""
-        return choose_defence(self.defence).forwards()
+        return behind(self.defence, self.inside if isinstance(self.inside, str) else self.inside.name)
 
 
-Untrained = Mixture | Wrapped
+def behind(defence: str, name: str) -> str:
+    """What a model is called that has a defence around it, or none.
+
+    >>> behind("corrected", "augment"), behind("", "augment")
+    ('corrected around augment', 'augment')
+    """
+    return f"{defence} around {name}" if defence else name
 
 
 def threat_names(text: str | Sequence[str]) -> list[str]:
@@ -106,7 +116,8 @@ def entrants(threats: Sequence[str], asked: Sequence[str] = ()) -> list[Trained]
     words = any(name in ("words", "all", *_WORDS) for name in threats)
     kind = "" if letters == words else ":letters" if letters else ":words"
     found = [f"augment{kind}", "augment+rose", "augment:random", "rose-ensemble:fast@pretrained"]
-    return [Trained.parse(text) for text in dict.fromkeys(found)]
+    found += [f"augment{kind} objective.divergence_weight=4", "augment+rose selection.keep_quantile=0.8"]
+    return [Trained.parse(text) for text in found]
 
 
 def wrappers(threats: Sequence[str], max_cost: float) -> list[str]:
@@ -116,14 +127,20 @@ def wrappers(threats: Sequence[str], max_cost: float) -> list[str]:
     return [name for name in found if choose_defence(name).forwards() <= max_cost]
 
 
-def untrained(finalists: Sequence[Trained], around: Sequence[str]) -> list[Untrained]:
+def untrained(finalists: Sequence[Trained], around: Sequence[str], shield: str = "") -> list[Untrained]:
     """What can be made of the finalists, of which the best comes first, without training: the most promising first.
 
-    Models mix only if their training started from the same weights, head included: those of the checkpoint.
+    Mixtures have the shield around them that the finalists had in the race; the other defences, and none, are tried
+    around the finalists too. Models mix only if their training started from the same weights, head included: those of
+    the checkpoint.
     """
     mixing = [each.name for each in finalists if each.origin == "checkpoint"]
     mixtures = [Mixture(((name, share), (START, 1 - share))) for name in mixing for share in ALPHAS]
     soups = [Mixture(tuple((name, 1 / len(mixing)) for name in mixing))] if len(mixing) > 1 else []
-    wrapped = [Wrapped(each.name, defence) for each in finalists for defence in around]
-    first = len(ALPHAS) if mixtures else 0
-    return [*wrapped[: len(around)], *mixtures[:first], *wrapped[len(around) :], *soups, *mixtures[first:]]
+    best, rest = mixtures[: len(ALPHAS)], mixtures[len(ALPHAS) :]
+    others = [defence for defence in (*around, "") if defence != shield]
+    return [
+        *(Untrained(each, shield) for each in (*best, *soups)),
+        *(Untrained(each.name, defence) for each in finalists for defence in others),
+        *(Untrained(each, shield) for each in rest),
+    ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,21 +15,23 @@ from rich.console import Console
 from rosewood.config.settings import RunSettings
 from rosewood.data.loading import load_split, source_identity
 from rosewood.data.tasks import Task, load_task
-from rosewood.errors import ExperimentError, RosewoodError
+from rosewood.errors import ExperimentError
+from rosewood.evaluation.evaluate import evaluate
 from rosewood.experiments.engines.local import CellEngine
 from rosewood.experiments.harden.board import Board
-from rosewood.experiments.harden.candidates import START, Trained, entrants, threat_names, untrained, wrappers
+from rosewood.experiments.harden.candidates import START, entrants, threat_names, untrained, wrappers
+from rosewood.experiments.harden.costs import measured_costs
 from rosewood.experiments.harden.outcome import export
 from rosewood.experiments.harden.race import FILE, Here, Race, bars_on_terminals_only
 from rosewood.experiments.harden.rows import FOLDER, chooses_and_judges, choosing_task, divide, own_rows, training_task
 from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned, seconds_of
-from rosewood.experiments.harden.stage import RUN, Work, right_on, train_until, withstood
+from rosewood.experiments.harden.stage import RUN, Work, train_until, weights_of
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
-from rosewood.models.modes import accelerated
+from rosewood.models.modes import accelerated, has_bfloat16
 from rosewood.models.names import folder_fingerprint
 from rosewood.models.open import load_classifier, outline_of
 from rosewood.recipe import deciding, load_recipe
-from rosewood.results import Costs, Hardening, Schedule
+from rosewood.results import Hardening, Schedule
 from rosewood.results.files import fingerprint_of
 from rosewood.results.locks import held
 from rosewood.results.run import typed_command
@@ -40,7 +41,6 @@ from rosewood.training.starting_model import in_order_of_outputs, origin_of
 
 PLAIN_SHARE, PLAIN_EPOCHS = 0.3, 3
 """What plain fine-tuning takes at most, where the model is not a classifier yet: of the budget, and of the rows."""
-TIMED_ROWS, TIMED_ATTACKS = 64, 12
 SEEN = (
     "a tenth of the training rows chooses between candidates. If your model was trained on them, it looks better there "
     "than it is: give rows that it has not seen with --eval-file"
@@ -49,7 +49,7 @@ UNKNOWN_ORIGIN = (
     "your model does not say what it was fine-tuned from, so recipes that start from the pre-trained model start from "
     "yours: name that one with --pretrained"
 )
-ALLOWED = {"labels", "pretrained", "max_length", "class_weights", "seed", "data_dir", "train_size"}
+ALLOWED = {"labels", "pretrained", "max_length", "class_weights", "seed", "data_dir", "train_size", "precision"}
 """The settings of a run that a hardening takes."""
 
 
@@ -108,7 +108,8 @@ def harden(
         console: where progress is shown.
         schedule: the race as it shall be run, whatever it takes; by default one is planned that fits the budget.
         watch: measures times; for tests.
-        settings: of a run: `max_length`, `seed`, `data_dir`, `train_size`, `labels`, `pretrained`, `class_weights`.
+        settings: of a run: `max_length`, `seed`, `data_dir`, `train_size`, `labels`, `pretrained`, `class_weights`,
+            and `precision`, of training and of the search of attacks, by default `auto`.
 
     Returns:
         All that was measured and decided; `outcome` says whether the model is `hardened` or `unchanged`.
@@ -126,7 +127,10 @@ def harden(
     if unknown:
         raise ExperimentError(f"harden has no setting {unknown[0]!r}: expected {', '.join(sorted(ALLOWED))}")
     output = Path(output)
-    asked = RunSettings.checked({"model": _classifier_of(str(model))} | settings, ExperimentError)
+    named = {"model": _classifier_of(str(model)), "precision": "auto"}
+    asked = RunSettings.checked(named | settings, ExperimentError)
+    if asked.precision == "auto":  # here and now, so that all candidates have the same
+        asked = asked.model_copy(update={"precision": "bfloat16" if has_bfloat16() else "float32"})
     names, racing = threat_names(threats), entrants(threat_names(threats), candidates)
     around = wrappers(names, max_cost) if wrapped is None else list(wrapped)
     files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
@@ -166,7 +170,7 @@ def harden(
         board = Board(console or get_console(), output, chosen)
         base = Work(
             candidate=START,
-            kind="start",
+            kind="ready",
             output=str(output.resolve()),
             stage=0,
             clean_rows=0,
@@ -177,6 +181,7 @@ def harden(
             seed=asked.seed,
             data_dir=asked.data_dir,
             lexicon=lexicon,
+            precision="bfloat16" if asked.precision == "bfloat16" else "float32",
             model=asked.model,
             arguments=dict(training or {}),
             settings=_of_runs(asked),
@@ -194,6 +199,7 @@ def harden(
 
 def _hardened(race: Race, asked: RunSettings, held_out: bool) -> Hardening:
     _begin(race, asked, held_out)
+    _look_at_start(race)
     _plan(race)
     assert race.state.schedule is not None
     rows = {"clean_rows": race.state.schedule.clean_rows, "attacked_rows": race.state.schedule.attacked_rows}
@@ -205,7 +211,7 @@ def _hardened(race: Race, asked: RunSettings, held_out: bool) -> Hardening:
     judge(Path(race.base.model), before, race.base, test_rows)
     better = False
     if winner != START:
-        judge(race.model_of(winner), after, race.base, test_rows)
+        judge(weights_of(race.run_of(winner)), after, race.base, test_rows)
         race.update(changes=changes(before, after, race.state.threats))
         better = is_better(race.state.changes, race.state.max_clean_loss)
     race.state = race.state.model_copy(update={"outcome": "hardened" if better else "unchanged"})
@@ -290,9 +296,32 @@ def _begin(race: Race, asked: RunSettings, held_out: bool) -> None:
         race.news(race.state, f"plain fine-tuning, {steps} steps")
         plan = plan.model_copy(update={"arguments": plan.arguments | {"max_steps": steps}})
         with bars_on_terminals_only():
-            model = train_until(plan, place / RUN, steps).resolve()
+            model = weights_of(train_until(plan, place / RUN, steps)).resolve()
     race.base = race.base.model_copy(update={"model": str(model)})
     race.update(start=str(model), pretrained=origin)
+
+
+def _look_at_start(race: Race) -> None:
+    """What no candidate is chosen by, of the model as it is, on held-out rows: noise and calibration."""
+    folder = race.folder(START)
+    if (folder / "evaluation.json").exists():
+        return
+    model, tokenizer = load_classifier(race.base.model)
+    found = evaluate(
+        accelerated(model),
+        tokenizer,
+        choosing_task(race.output),
+        data_dir=race.base.data_dir,
+        size=None if race.state.schedule is None else race.state.schedule.clean_rows,
+        max_length=race.base.max_length,
+        seed=race.base.seed,
+        output=folder,
+        progress=False,
+    )
+    noise = [f"{each.name} {each.accuracy:.1%}" for each in found.sets if each.role == "noise"]
+    clean = next(each for each in found.sets if each.role == "clean")
+    said = f"clean {clean.accuracy:.1%}, {', '.join(noise)}, calibration error {clean.ece:.1%}"
+    race.news(race.state, f"your model on {clean.examples} held-out rows: {said}")
 
 
 def _copied(asked: RunSettings, place: Path) -> Path:
@@ -328,7 +357,7 @@ def _plan(race: Race) -> None:
     if race.state.schedule is not None:
         return
     race.news(race.state, "measuring how long a step and an attack take")
-    costs = _costs(race)
+    costs = measured_costs(race)
     choosing = len(load_split(choosing_task(race.output), "test"))
     spent = race.watch.spent(race.output)
     schedule = planned(
@@ -345,44 +374,3 @@ def _plan(race: Race) -> None:
 
 def _told(keep: Sequence[int]) -> str:
     return ", then ".join(map(str, keep)) + (" candidate" if keep[-1] == 1 else " candidates")
-
-
-def _costs(race: Race) -> Costs:
-    watch, task = race.watch, choosing_task(race.output)
-    began = time.monotonic()
-    opened, tokenizer = load_classifier(race.base.model)
-    opened = accelerated(opened)
-    begin = time.monotonic() - began
-    rows = load_split(task, "test", size=TIMED_ROWS, seed=race.base.seed)
-    few = rows.select(range(min(TIMED_ATTACKS, len(rows))))
-    right_on(opened, tokenizer, few, task, race.base.max_length)  # what comes first takes longer
-    clean = _timed(lambda: right_on(opened, tokenizer, rows, task, race.base.max_length))
-    with TemporaryDirectory() as folder:
-        withstood(opened, tokenizer, few.select([0]), task, race.base, Path(folder) / "first")
-        attack = _timed(lambda: withstood(opened, tokenizer, few, task, race.base, Path(folder) / "timed"))
-    steps = {}
-    for each in race.entrants:
-        try:
-            with bars_on_terminals_only():
-                steps[each.name] = watch.step(_plan_of(race, each), each.name)
-        except RosewoodError as error:
-            raise ExperimentError(
-                f"{each.name} cannot be trained here: {error}\nName candidates that can, with --candidate"
-            ) from None
-    return Costs(
-        steps=steps,
-        clean_row=watch.of("clean_row", clean / len(rows)),
-        attacked_row=watch.of("attacked_row", attack / len(few)),
-        begin=watch.of("begin", begin),
-    )
-
-
-def _plan_of(race: Race, each: Trained) -> Plan:
-    model = race.base.model if each.origin == "checkpoint" else race.base.pretrained
-    return race.base.model_copy(update={"recipe": each.recipe.to_dict(), "model": model}).plan()
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began

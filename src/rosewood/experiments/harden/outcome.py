@@ -13,10 +13,10 @@ import yaml
 from rosewood.comparison.runs import load_runs
 from rosewood.config.settings import RunSettings
 from rosewood.experiments.harden.board import changes_grid, tried_grid
-from rosewood.experiments.harden.candidates import START
+from rosewood.experiments.harden.candidates import START, behind
 from rosewood.experiments.harden.race import Race
 from rosewood.experiments.harden.rows import FOLDER, TASK, whole_task
-from rosewood.experiments.harden.stage import WORK, Work
+from rosewood.experiments.harden.stage import Work, weights_of
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST
 from rosewood.report.card import model_card
 from rosewood.report.figures.hardening import trade_off
@@ -49,28 +49,30 @@ def export(race: Race) -> None:
 
 def commands(race: Race, candidate: str) -> str:
     """What makes a candidate again, a command a line: its training, and what is then made of it."""
-    work = Work.model_validate_json((race.folder(candidate) / WORK).read_text(encoding="utf-8"))
-    if work.kind == "trained":
-        return _train(race, work, _again(candidate))
-    lines = [commands(race, name) for name in work.made_of if name != START]
-    places = [race.base.model if name == START else _again(name) for name in work.made_of]
-    if work.kind == "wrapped":
-        task = ["--task", str(race.output / FOLDER / TASK)] if START in work.made_of else []
-        lines.append(_joined("wrap", *places, "--with", work.defence, *task, "--output", _again("wrapped")))
-    else:
+    work = race.work_of(candidate)
+    parts = [] if work.kind == "trained" else [name for name in work.made_of if name != START]
+    trained = [work] if work.kind == "trained" else [race.work_of(behind(race.shield, name)) for name in parts]
+    places = {each.candidate: _again(race.entrant(each.candidate).name) for each in trained}
+    lines = [_train(race, each, places[each.candidate]) for each in trained]
+    inside, task = [*places.values(), race.base.model][0], []
+    if work.kind == "mixture":
+        mixed = [race.base.model if name == START else _again(name) for name in work.made_of]
         weights = [word for share in work.parts.values() for word in ("--weight", f"{share:g}")]
-        mixed = [*places, *weights, "--pretrained", work.pretrained]
-        lines.append(_joined("average", *mixed, "--output", _again("mixed")))
+        inside = _again("mixed")
+        lines.append(_joined("average", *mixed, *weights, "--pretrained", work.pretrained, "--output", inside))
+    elif not trained:
+        task = ["--task", str(race.output / FOLDER / TASK)]
+    if work.defence:
+        lines.append(_joined("wrap", inside, "--with", work.defence, *task, "--output", _again("wrapped")))
     return "\n".join(lines)
 
 
 def _train(race: Race, work: Work, place: str) -> str:
-    source = next(each.source for each in race.entrants if each.name == work.candidate)
-    named = ["--recipe", source, "--task", str(race.output / FOLDER / TASK)]
-    settings = work.plan().only(RunSettings).words(without=["data_dir"])
-    arguments = [
-        word for name, value in work.arguments.items() for word in ("--set", f"training.{name}={json.dumps(value)}")
-    ]
+    entrant = race.entrant(work.candidate)
+    named = ["--recipe", entrant.source, "--task", str(race.output / FOLDER / TASK)]
+    settings = work.plan().only(RunSettings).words()
+    given = [*entrant.overrides, *(f"training.{name}={json.dumps(value)}" for name, value in work.arguments.items())]
+    arguments = [word for each in given for word in ("--set", each)]
     return _joined("train", *named, *settings, *arguments, "--output", place)
 
 
@@ -87,7 +89,7 @@ def _as_run(race: Race, winner: str) -> None:
     """The winner's model, and its test results, where any command that takes a run looks for them."""
     output, source = race.output, race.run_of(winner)
     with staged(output / "model") as new:
-        shutil.copytree(race.model_of(winner), new, dirs_exist_ok=True)
+        shutil.copytree(weights_of(source), new, dirs_exist_ok=True)
     for name in _OF_RUNS:
         if (source / name).exists():
             shutil.copy(source / name, output / name)

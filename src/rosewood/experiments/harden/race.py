@@ -19,7 +19,7 @@ from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError
 from rosewood.experiments.cell import ERROR
 from rosewood.experiments.engines.local import CellEngine, Event
-from rosewood.experiments.harden.candidates import START, Mixture, Trained, Untrained, Wrapped, untrained
+from rosewood.experiments.harden.candidates import START, Trained, Untrained, behind, untrained
 from rosewood.experiments.harden.rows import choosing_task
 from rosewood.experiments.harden.schedule import (
     USED,
@@ -29,7 +29,7 @@ from rosewood.experiments.harden.schedule import (
     measurement_seconds,
     stage_seconds,
 )
-from rosewood.experiments.harden.stage import MADE, RUN, Work, result_file, work_on_candidate
+from rosewood.experiments.harden.stage import MADE, RUN, WORK, WRAPPED, Work, result_file, shielded, work_on_candidate
 from rosewood.experiments.status import duration
 from rosewood.results import Decision, Hardening, Measured, Schedule
 from rosewood.results.durable import write_whole
@@ -99,18 +99,31 @@ class Race:
         assert self.state.schedule is not None
         self.measure([self.base], 0, "the model as it is")
         self._check_start()
-        self.measure([self._made(Wrapped(START, defence), 0) for defence in self.around], 0, "no training")
-        going = list(self.state.schedule.entrants)
+        self.measure([self._made(Untrained(START, defence), 0) for defence in self.around], 0, "no training")
+        self._choose_shield()
+        going = [behind(self.shield, name) for name in self.state.schedule.entrants]
         for stage in range(1, len(self.state.schedule.keep) + 1):
             self.measure([self._trained(name, stage) for name in going], stage, f"stage {stage}")
             going = self._kept(stage, going)
-        finalists = [self._entrant(name) for name in going]
+        finalists = [self.entrant(name) for name in going]
         stage = len(self.state.schedule.keep) + 1
-        fitting = self._fitting(untrained(finalists, self.around), stage)
+        fitting = self._fitting(untrained(finalists, self.around, self.shield), stage)
         self.measure([self._made(each, stage) for each in fitting], stage, "made without training")
         winner = self.choice()
         self.update(winner=winner)
         return winner
+
+    def _choose_shield(self) -> None:
+        """The defence that did best around the start, if it is better than none: the race is run behind it."""
+        if self.state.shield is None:
+            best = self.work_of(self.choice()).defence
+            said = f"{best} helps: all candidates are measured with it around them" if best else ""
+            self.update(said, shield=best)
+
+    @property
+    def shield(self) -> str:
+        """The defence around all candidates of the race, or none."""
+        return self.state.shield or ""
 
     def _check_start(self) -> None:
         """A model that guesses cannot be misled: whatever it keeps under attack is not robustness."""
@@ -142,9 +155,10 @@ class Race:
             found = Measured.load(result_file(folder, stage))
             self.state = self.state.model_copy(update=self.state.with_measured(found))
         assert self.state.schedule is not None
-        now = [work.candidate for work in works]
-        earlier = [each.candidate for each in self.state.tried if each.candidate not in now]
-        order = list(dict.fromkeys([START, *self.state.schedule.entrants, *earlier, *now]))
+        racing = [behind(self.shield, name) for name in self.state.schedule.entrants]
+        first = [behind(defence, START) for defence in ("", *self.around)]
+        now, earlier = [work.candidate for work in works], [each.candidate for each in self.state.tried]
+        order = list(dict.fromkeys([*first, *racing, *now, *earlier]))
         self.update(tried=sorted(self.state.tried, key=lambda each: order.index(each.candidate)))
 
     def _check(self, event: Event, stage: int) -> None:
@@ -169,12 +183,14 @@ class Race:
             return ""
         return f"; {duration(max(0.0, self.state.budget - self.watch.spent(self.output)))} left"
 
-    def _entrant(self, name: str) -> Trained:
-        return next(each for each in self.entrants if each.name == name)
+    def entrant(self, candidate: str) -> Trained:
+        """The recipe of a candidate of the race."""
+        return next(each for each in self.entrants if behind(self.shield, each.name) == candidate)
 
     def _trained(self, name: str, stage: int) -> Work:
         assert self.state.schedule is not None
-        entrant, steps = self._entrant(name), self.state.schedule.steps[name]
+        entrant = self.entrant(name)
+        steps = self.state.schedule.steps[entrant.name]
         return self.base.model_copy(
             update={
                 "candidate": name,
@@ -184,30 +200,34 @@ class Race:
                 "model": self.base.model if entrant.origin == "checkpoint" else self.base.pretrained,
                 "arguments": self.base.arguments | {"max_steps": steps[-1]},
                 "until": steps[stage - 1],
+                "defence": self.shield,
             }
         )
 
     def _made(self, each: Untrained, stage: int) -> Work:
-        changes: dict[str, object] = {"candidate": each.name, "stage": stage}
-        if isinstance(each, Mixture):
-            parts = {str(self.run_of(name)): share for name, share in each.of}
-            changes |= {"kind": "mixture", "parts": parts, "made_of": [name for name, _ in each.of]}
+        changes: dict[str, object] = {"candidate": each.name, "stage": stage, "defence": each.defence}
+        if isinstance(each.inside, str):
+            changes |= {"model": str(self._bare(each.inside)), "made_of": [each.inside]}
         else:
-            inside = str(self.run_of(each.inside))
-            changes |= {"kind": "wrapped", "model": inside, "defence": each.defence, "made_of": [each.inside]}
+            parts = {str(self._bare(name)): share for name, share in each.inside.of}
+            changes |= {"kind": "mixture", "parts": parts, "made_of": [name for name, _ in each.inside.of]}
         return self.base.model_copy(update=changes)
 
-    def run_of(self, candidate: str) -> Path:
-        """The finished run of a candidate, or the folder of its model where it has none."""
-        if candidate == START:
-            return Path(self.base.model)
-        folder = self.folder(candidate)
-        return folder / RUN if (folder / RUN).exists() else folder / MADE
+    def _bare(self, name: str) -> Path:
+        """The start's folder, or the finished run of an entrant, with no defence around it."""
+        return Path(self.base.model) if name == START else self.folder(behind(self.shield, name)) / RUN
 
-    def model_of(self, candidate: str) -> Path:
-        """The folder with the weights of a candidate that has come to its end."""
-        run = self.run_of(candidate)
-        return run / "model" if (run / "run.json").exists() else run
+    def work_of(self, candidate: str) -> Work:
+        """What was last asked for of a candidate."""
+        return Work.model_validate_json((self.folder(candidate) / WORK).read_text(encoding="utf-8"))
+
+    def run_of(self, candidate: str) -> Path:
+        """The finished run of a candidate, its defence around it, or the folder of its model where it has none."""
+        folder, work = self.folder(candidate), self.work_of(candidate)
+        bare = {"trained": folder / RUN, "mixture": folder / MADE, "ready": Path(work.model)}[work.kind]
+        if work.defence and not (folder / WRAPPED).exists():
+            shielded(work, bare, folder / WRAPPED)
+        return folder / WRAPPED if work.defence else bare
 
     def test_rows(self) -> int:
         """Test rows that are attacked: as many as there is time for, or as were asked for."""

@@ -33,8 +33,9 @@ FINALISTS = 2
 LEAST_STEPS = 4
 """Optimiser steps of a candidate's first stage, at least."""
 FEWEST_ROWS, MOST_ATTACKED, MOST_TEST, MOST_MIXTURES = 50, 300, 500, 6
-TEST_SHARE, MEASURING_SHARE = 0.2, 0.3
-"""Of the time that is left: for the test rows, and for attacks on held-out rows."""
+TEST_SHARE, MEASURING_SHARE, TRAINING_SHARE = 0.2, 0.3, 0.4
+"""Of the time that is left: for the test rows, for attacks on held-out rows, and for training at least: where attacks
+take too long for that, fewer candidates race."""
 CLEAN_PER_ATTACKED = 2
 """Test rows that are read without an attack, and under each noise, for one that is attacked."""
 MOST_EPOCHS = 10
@@ -149,8 +150,10 @@ def planned(
     left = USED * budget - spent
     most = min(untrained, MOST_MIXTURES)
     races = [(count, mixtures) for count in range(len(entrants), 0, -1) for mixtures in range(most, 0, -1)]
-    for count, mixtures in [*races, (1, 0)]:  # what is made without training costs little: one at least, if it fits
-        found = _fitting(left, costs, list(entrants[:count]), rows, around, mixtures)
+    # What is made without training costs little: one at least, if it fits.
+    plans = [(*race, TRAINING_SHARE) for race in (*races, (1, 0))]
+    for count, mixtures, share in [*plans, (1, 1, 0.0), (1, 0, 0.0)]:
+        found = _fitting(left, costs, list(entrants[:count]), rows, around, mixtures, share)
         if found is not None:
             return found
     least = _least(costs, entrants[0], around)
@@ -162,7 +165,7 @@ def planned(
 
 
 def _fitting(
-    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, mixtures: int
+    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, mixtures: int, share: float
 ) -> Schedule | None:
     keep, parts = halved(len(entrants)), shares(len(halved(len(entrants))))
     row = HARDER * max(costs.attacked_row, 1e-9)
@@ -177,7 +180,8 @@ def _fitting(
     steps = {
         name: [round(part * min(limit, whole / max(costs.steps[name], 1e-9))) for part in parts] for name in entrants
     }
-    if any(each[0] < min(LEAST_STEPS, limit) for each in steps.values()):
+    is_short = left - fixed < share * left and any(each[-1] < limit for each in steps.values())
+    if is_short or any(each[0] < min(LEAST_STEPS, limit) for each in steps.values()):
         return None
     training = trainings * max(costs.steps[name] * each[-1] for name, each in steps.items())
     return Schedule(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from datasets import Dataset
@@ -33,7 +34,7 @@ from rosewood.training.callbacks import Interrupted
 from rosewood.training.checkpoint import PREFIX, damage
 from rosewood.training.run import Plan, finish_run
 
-WORK, RUN, MADE = "work.json", "run", "made"
+WORK, RUN, MADE, WRAPPED = "work.json", "run", "made", "wrapped"
 WITHSTOOD = ("robust", "out_of_queries")
 
 
@@ -43,7 +44,7 @@ class Work(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     candidate: str
-    kind: Literal["start", "trained", "mixture", "wrapped"]
+    kind: Literal["ready", "trained", "mixture"]
     output: str
     """The folder of the whole hardening, with the rows."""
     stage: int
@@ -55,20 +56,23 @@ class Work(BaseModel):
     seed: int
     data_dir: str | None
     lexicon: str | None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of training, and of the search of attacks."""
     model: str = ""
-    """Of the start its folder; what is trained starts from it; what is wrapped has it inside."""
+    """The folder of what is ready, a model or a finished run; what is trained starts from it."""
     pretrained: str = ""
     recipe: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     settings: dict[str, Any] = {}
-    """Those of `RunSettings` beside model, seed, length and data folder."""
+    """Those of `RunSettings` beside model, seed, length, precision and data folder."""
     until: int = 0
     """The step to train to, of `max_steps` in the arguments."""
     defence: str = ""
+    """What is put around the model before it is measured."""
     parts: dict[str, float] = {}
     """Of a mixture, the folders of its parts and their shares; a trained run comes first."""
     made_of: list[str] = []
-    """The names of the candidates that are mixed, or wrapped."""
+    """The names of the candidates that are mixed, or that were ready."""
 
     def plan(self) -> Plan:
         """The training run of the candidate, which does not know of stages."""
@@ -81,6 +85,7 @@ class Work(BaseModel):
             max_length=self.max_length,
             seed=self.seed,
             data_dir=self.data_dir,
+            precision=self.precision,
             **self.settings,
         )
 
@@ -100,26 +105,38 @@ def work_on_candidate(folder: Path) -> Measured:
     file = result_file(folder, work.stage)
     if file.exists():
         return Measured.load(file)
-    place = made(work, folder)
-    model, tokenizer = load_classifier(str(place))
-    found = measured(accelerated(model), tokenizer, work, folder / f"stage-{work.stage}")
+    with TemporaryDirectory() as scratch:
+        place = made(work, folder)
+        if work.defence:
+            place = shielded(work, place, Path(scratch) / "wrapped")
+        model, tokenizer = load_classifier(str(weights_of(place)))
+        found = measured(accelerated(model), tokenizer, work, folder / f"stage-{work.stage}")
     found.save(file)
     return found
 
 
 def made(work: Work, folder: Path) -> Path:
-    """The folder of the candidate's model, trained or put together as far as it was asked for."""
+    """The run, or the folder of the model, trained or put together as far as it was asked for; with no defence yet."""
     if work.kind == "trained":
         return train_until(work.plan(), folder / RUN, work.until)
-    if work.kind == "start":
+    if work.kind == "ready":
         return Path(work.model)
     new = folder / MADE
-    if not new.exists() and work.kind == "mixture":
+    if not new.exists():
         average(list(work.parts), new, list(work.parts.values()), pretrained=work.pretrained)
-    elif not new.exists():
-        task = str(Path(work.output) / FOLDER / TASK)
-        wrap_run(work.model, new, choose_defence(work.defence), task=task, data_dir=work.data_dir, lexicon=work.lexicon)
-    return new / "model" if (new / "run.json").exists() else new
+    return new
+
+
+def shielded(work: Work, inside: Path, new: Path) -> Path:
+    """A model with the candidate's defence around it, in a new folder."""
+    task = str(Path(work.output) / FOLDER / TASK)
+    wrap_run(inside, new, choose_defence(work.defence), task=task, data_dir=work.data_dir, lexicon=work.lexicon)
+    return new
+
+
+def weights_of(place: Path) -> Path:
+    """The folder of the model itself, of a run or of a checkpoint."""
+    return place / "model" if (place / "run.json").exists() else place
 
 
 class Paused(Interrupted):
@@ -142,10 +159,10 @@ class _PauseAt(TrainerCallback):
 
 
 def train_until(plan: Plan, run: Path, step: int) -> Path:
-    """Train a run to a step, whether it is begun or not; the folder with the weights of that step."""
+    """Train a run to a step, whether it is begun or not; the run if that ends it, else the checkpoint of that step."""
     if step >= plan.arguments["max_steps"]:
         finish_run(plan, run)
-        return run / "model"
+        return run
     checkpoint = run / "checkpoints" / f"{PREFIX}{step}"
     if not checkpoint.exists() or damage(checkpoint):
         with suppress(Paused):
@@ -198,7 +215,7 @@ def withstood(
             rows.select(standing),
             attack,
             provisions(attack, training_task(Path(work.output)), work.data_dir, work.lexicon),
-            AttackSettings(seed=work.seed, max_length=work.max_length),
+            AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
         )
         result = carry_out(campaign, folder / threat.replace(":", "-"), progress=False)
         standing = [standing[example.row] for example in result.examples if example.status in WITHSTOOD]

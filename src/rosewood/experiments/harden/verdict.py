@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from math import sqrt
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from rosewood.attacks.runner.api import prepare, provisions
 from rosewood.attacks.runner.execute import carry_out
-from rosewood.attacks.runner.store import load_attack
+from rosewood.attacks.runner.report import load_attack
 from rosewood.comparison.statistics import holm, mcnemar, paired_bootstrap
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
@@ -47,6 +48,7 @@ def judge(model: Path, folder: Path, work: Work, rows: int) -> None:
         max_length=work.max_length,
         seed=work.seed,
         output=folder,
+        progress=False,
     )
     attacked = load_split(task, "test", work.data_dir, rows, work.seed)
     for threat in work.threats:
@@ -57,7 +59,7 @@ def judge(model: Path, folder: Path, work: Work, rows: int) -> None:
             attacked,
             attack,
             provisions(attack, training_task(output), work.data_dir, work.lexicon),
-            AttackSettings(seed=work.seed, max_length=work.max_length),
+            AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
             task=task.name,
             split="test",
         )
@@ -173,10 +175,16 @@ def _detectable(each: Change) -> float:
 
 
 def saved_examples(before: Path, after: Path, threats: Sequence[str], most: int) -> list[AttackedExample]:
-    """Texts that an attack broke before, and none after: as they were changed then."""
+    """Texts that an attack broke before, and none after, as they were changed then: the plainest of each threat."""
     found = []
     for threat in threats:
         ours, theirs = (load_attack(attack_folder(folder, threat)).examples for folder in (after, before))
         hold = {each.row for each in ours if each.status in WITHSTOOD}
-        found += [each for each in theirs if each.status == "broken" and each.row in hold]
-    return found[:most]
+        found.append(sorted((each for each in theirs if each.status == "broken" and each.row in hold), key=_effort))
+    return [each for turn in zip_longest(*found) for each in turn if each is not None][:most]
+
+
+def _effort(example: AttackedExample) -> tuple[bool, int, int]:
+    """How hard it is to see what was done to a text: invisible signs, many changes, a long text."""
+    text = example.adversarial or ""
+    return any(not sign.isprintable() for sign in text), len(example.changes), len(text)

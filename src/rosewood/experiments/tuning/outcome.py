@@ -119,7 +119,7 @@ COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "running": 
 _LINES_AROUND = 10  # of the table's frame, of the training's progress, and of the terminal
 
 
-class Board:
+class TrialBoard:
     """Shows what is in the study, also from other workers."""
 
     def __init__(self, study: Study, wanted: int, console: Console) -> None:

@@ -219,7 +219,7 @@ OBJECTIVES = ("clean", "robust", "mean")
 
 
 @dataclass(frozen=True)
-class Goal:
+class TuningGoal:
     """The figure to be raised; `clean_weight` is the share of clean accuracy in a mean.
 
     A mean is of accuracies on the same examples, those that are attacked: clean accuracy on others would add the

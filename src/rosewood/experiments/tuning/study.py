@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from transformers import TrainerCallback
 
 from rosewood.errors import ExperimentError
-from rosewood.experiments.tuning.search import Goal, Space
+from rosewood.experiments.tuning.search import Space, TuningGoal
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.results.files import fingerprint_of
@@ -191,7 +191,7 @@ class Trials:
 
     plan: Plan
     space: Space
-    goal: Goal
+    goal: TuningGoal
     output: Path
     news: Callable[[], None]
     """Called when there is something new to show."""
@@ -243,7 +243,7 @@ class Trials:
 class _Reports(TrainerCallback):
     """Tells the study of every evaluation, and ends a trial that is behind the median of the others."""
 
-    def __init__(self, trial: optuna.Trial, goal: Goal, news: Callable[[], None]) -> None:
+    def __init__(self, trial: optuna.Trial, goal: TuningGoal, news: Callable[[], None]) -> None:
         self._trial, self._goal, self._news = trial, goal, news
         self._told = 0
 

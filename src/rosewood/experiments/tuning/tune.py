@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich import get_console
 from rich.console import Console
 
@@ -19,15 +18,14 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
-from rosewood.experiments.tuning.outcome import TASK, Board, Tuning, save_outcome
-from rosewood.experiments.tuning.search import Goal, Space, held_out, space_of
+from rosewood.experiments.tuning.outcome import TASK, TrialBoard, Tuning, save_outcome
+from rosewood.experiments.tuning.search import Space, TuningGoal, held_out, space_of
 from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
 from rosewood.tensors.distributed import together
-from rosewood.training.plan import Plan
+from rosewood.training.plan import Plan, lexicon_sources
 from rosewood.training.run import check_run, check_writable
-from rosewood.training.substitution import lexicon_sources
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -92,7 +90,7 @@ def tune(
             f"got {search!r}"
         )
     _check(trials)
-    goal = Goal(objective, attack, clean_weight)
+    goal = TuningGoal(objective, attack, clean_weight)
     whole = task if isinstance(task, Task) else load_task(task)
     chosen = load_recipe(recipe, {f"training.{name}": value for name, value in (training or {}).items()})
     space, output = space_of(search, chosen), Path(output)
@@ -113,8 +111,7 @@ def tune(
 
 def _saved(task: Task, output: Path) -> str:
     """A file that `rosewood train --task` takes."""
-    plain = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    write(output / TASK, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    write(output / TASK, task.to_yaml())
     return str(output / TASK)
 
 
@@ -129,7 +126,7 @@ def _check(trials: int) -> None:
         )
 
 
-def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | None, name: str | None) -> Study:
+def _study(plan: Plan, space: Space, goal: TuningGoal, output: Path, storage: str | None, name: str | None) -> Study:
     from rosewood.experiments.tuning.study import open_study
 
     if storage is None:
@@ -138,7 +135,7 @@ def _study(plan: Plan, space: Space, goal: Goal, output: Path, storage: str | No
     return open_study(url, name or output.resolve().name, plan.seed, _identity(plan, space, goal))
 
 
-def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
+def _identity(plan: Plan, space: Space, goal: TuningGoal) -> dict[str, Any]:
     """Everything that decides a trial's figure but its settings: a study of two kinds of figures would be none."""
     settings = plan.only(RunSettings).changed(always=IN_STUDIES)
     facts = {
@@ -161,11 +158,13 @@ def _identity(plan: Plan, space: Space, goal: Goal) -> dict[str, Any]:
     return found
 
 
-def _work(study: Study, plan: Plan, space: Space, goal: Goal, output: Path, wanted: int, console: Console) -> None:
+def _work(
+    study: Study, plan: Plan, space: Space, goal: TuningGoal, output: Path, wanted: int, console: Console
+) -> None:
     """Trials until there are enough; the last ones of other workers are waited for, and taken over if they die."""
     from rosewood.experiments.tuning.study import Trials, ended, release_the_dead, under_way
 
-    board = Board(study, wanted, console)
+    board = TrialBoard(study, wanted, console)
     objective = Trials(plan, space, goal, output, board.refresh)
     with board.shown():
         while (missing := wanted - len(ended(study))) > 0:

@@ -139,7 +139,7 @@ def typed(task: Task, texts: Sequence[str | None]) -> dict[str, str]:
 
 
 def _clean(text: str, task: Task) -> str:
-    text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text to a tokenizer
+    text = text.encode("utf-8", "replace").decode()  # a tokenizer refuses half a surrogate pair
     for old, new in task.replace.items():
         text = text.replace(old, new)
     return text.strip()

@@ -21,6 +21,7 @@ from rosewood.tensors.gradients import slopes
 from rosewood.tensors.splicing import Changes, best_picks, first_order_gains, random_picks, spliced
 from rosewood.words.alignment import Surface
 from rosewood.words.changes import collate_changes, column_of, with_changes
+from rosewood.words.text import WORD
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -49,13 +50,14 @@ class WordChange(Perturbation):
 
     repeatable = True
     may_be_unknown: ClassVar[bool] = False  # whether a changed word may have tokens that the model does not know
+    pattern: ClassVar[str] = WORD  # what counts as a word
 
     pick: Literal["random", "worst_of", "gradient"] = "random"
     candidates: Annotated[int, Field(ge=2)] = 6
     share: Share = 0.3
     field: str | None = None
 
-    def surface(self, lexicon: Lexicon | None, seed: int) -> Surface:
+    def surface(self, lexicon: Lexicon | None, seed: int, tokenizer: Any) -> Surface:
         """From the words of a text to what may replace each of them."""
         raise NotImplementedError
 
@@ -79,12 +81,13 @@ class WordChange(Perturbation):
             data,
             tokenizer,
             self.name,
-            self.surface(lexicon, seed),
+            self.surface(lexicon, seed, tokenizer),
             fields,
             self.field,
             max_length=max_length,
             choices=self.most(),
             unknown=self.may_be_unknown,
+            pattern=self.pattern,
         )
 
     def shares(self, batch: Batch) -> Tensor:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from rosewood.attacks.runner.meaning import verdicts
+from rosewood.attacks.runner.constraints import verdicts
 from rosewood.attacks.runner.report import CAPTION, COLUMNS, answers_of, filter_caption, summary_cells
 from rosewood.comparison.attacks import (
     EDITS,
@@ -61,7 +61,7 @@ def attacks_section(subject: Subject) -> Section | None:
         "Attacks",
         parts,
         "Only words or letters change; whether the meaning stays is for a reader to judge. “Filtered” counts "
-        "only edits that figures find harmless; the search did not look for such edits, so that there may be more.",
+        "only edits that pass automatic checks of meaning; the search did not aim at these, so there may be more.",
     )
 
 
@@ -174,13 +174,13 @@ def certificates_section(subject: Subject) -> Section | None:
         return None
     kinds = dict.fromkeys(kind for each in found.values() for kind in each.kinds)
     charts = [
-        Chart(certified_curves(found, kind), f"Curves: certified accuracy by the number of {EDITS[kind]}.")
+        Chart(certified_curves(found, kind), f"Curves: certified accuracy by the number of edits ({EDITS[kind]}).")
         for kind in kinds
     ]
     return Section(
         "Certificates",
         [Charts(charts, small=True), Table(certificate_grid(found))],
-        "How many words may change before the answer of the smoothed model can; no attack within that succeeds.",
+        "How many words may change before the answer of the smoothed model may change: up to then, no attack succeeds.",
     )
 
 

@@ -50,15 +50,15 @@ def _on_tasks(shared: SharedTasks) -> str:
     if len(shared.tasks) + len(shared.other_tasks) < 2:
         return ""
     if not shared.tasks:
-        return "No task has runs of all methods, so that no chart of means over tasks compares them."
+        return "No task has runs of all methods, so there is no chart of means over tasks."
     parts = [
         f"The chart averages over tasks within each seed ({', '.join(shared.tasks)}); intervals are over seeds, or of "
         "a single seed over its examples."
     ]
     if shared.other_tasks:
-        parts.append(f"Not in it, because some method has no run on it: {', '.join(shared.other_tasks)}.")
+        parts.append(f"Left out, because some method has no run on it: {', '.join(shared.other_tasks)}.")
     if shared.incomplete:
-        parts.append(f"Nor are runs of seeds that lack one of these tasks: {shared.incomplete}.")
+        parts.append(f"Runs left out because their seed lacks one of these tasks: {shared.incomplete}.")
     return " ".join(parts)
 
 
@@ -75,7 +75,7 @@ def sets_section(subject: Subject) -> Section | None:
     parts: list[Part] = [Charts(charts)]
     parts += [Table(subject.tables["Sets"], folded=True)] if "Sets" in subject.tables else []
     return Section(
-        "Every set", parts, "Intervals are of 95 %: of a single run Wilson's, over three seeds or more Student's."
+        "Every set", parts, "95 % intervals: Wilson's for a single run, Student's t for three seeds or more."
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from rosewood.config.settings import AttackSettings
+from rosewood.models.defended import FILE as DEFENCE
 from rosewood.report.parts import Listing, Part, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackReport, Evaluation, RunInfo, TestFile
+from rosewood.results.defence import SavedDefence
 from rosewood.results.grid import Grid
 
 
@@ -36,11 +39,11 @@ def commands_section(subject: Subject) -> Section | None:
     rows = [_facts(run.name, run.info) for run in subject.runs if run.info is not None]
     if rows:
         header = ["run", "model", "seed", "training data", "software"]
-        caption = "Training data: their fingerprints; the same data have the same."
+        caption = "Training data are shown as fingerprints: equal data have equal ones."
         parts.append(Table(Grid("Models, data and versions", header, rows, caption, texts=5), folded=True))
     lead = (
-        "Training and landscapes as they were started; evaluation and attacks as the results say; an experiment by its "
-        "file, or by its name where no more is known. Folders are those of the author."
+        "Training, wrapping and landscapes as they were started; evaluation and attacks as the results say; an "
+        "experiment by its file, or by its name where no more is known. Folders are those of the author."
     )
     return Section("Reproduce", parts, lead)
 
@@ -70,9 +73,18 @@ def commands(run: ReportedRun) -> Iterator[str]:
     folder = str(run.evaluated.folder)
     if run.info is not None and run.info.command:
         yield run.info.command
+    defence = saved_defence(run.evaluated.folder)
+    if defence is not None and defence.command:
+        yield defence.command
     yield shlex.join(["rosewood", "evaluate", folder, *_evaluation(run.evaluated.evaluation)])
     for attack in run.evaluated.attacks:
         yield shlex.join(["rosewood", "attack", folder, *_attack(attack.report)])
+
+
+def saved_defence(folder: Path) -> SavedDefence | None:
+    """The defence around the model of a run, or around a checkpoint; None without one."""
+    files = [place / DEFENCE for place in (folder / "model", folder)]
+    return next((SavedDefence.load(file) for file in files if file.exists()), None)
 
 
 def _own_file(own: TestFile | None) -> Iterator[str]:

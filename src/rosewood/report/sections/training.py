@@ -39,7 +39,7 @@ def masks_section(subject: Subject) -> Section | None:
         kept_table(layers, "layer", "tensors of a layer"),
         kept_table(tensors, "kind of tensor", "layers that have such a tensor"),
     ]
-    lead = "What the selection let through in each recorded step; tensors count alike, large or small."
+    lead = "What the selection let through in each recorded step; every tensor counts the same, large or small."
     return Section("Selection", [Charts(charts), *(Table(table, folded=True) for table in tables)], lead)
 
 

@@ -1,0 +1,161 @@
+"""What `rosewood attack` attacks: a run or checkpoint, the data, and what the attack needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rosewood.cli.evaluate import in_words_of, name_outputs, task_of
+from rosewood.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from rosewood.attacks.runner.attack import Attack
+    from rosewood.attacks.runner.example import Encoder, Resources
+    from rosewood.attacks.runner.job import Campaign
+    from rosewood.attacks.runner.protocols import Protocol, Resolved
+    from rosewood.data.tasks import Task
+    from rosewood.models.open import OpenRun
+    from rosewood.results import TestFile
+
+EXAMPLES_USUALLY = 1000
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What was asked for, whichever the run."""
+
+    given: dict[str, Any]
+    protocol: Protocol | None
+    task: str | None
+    split: str | None
+    own: TestFile | None
+    labels: list[str] | None
+    data_dir: Path | None
+    causal_lm: str | None
+    length: int | None = None
+    """Tokens per text where neither the user nor the protocol says it; None: the run's own."""
+
+    def on(self, task: str | None) -> Resolved:
+        """All settings on a task."""
+        from rosewood.attacks.runner.protocols import Resolved
+
+        return Resolved(self.given, ()) if self.protocol is None else self.protocol.resolve(self.given, task)
+
+    def folder_of(self, run: OpenRun) -> Path | None:
+        """Where the files of tasks are."""
+        return self.data_dir or (Path(run.data_dir) if run.data_dir else None)
+
+
+def target_of(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
+    """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
+    from accelerate import PartialState
+
+    from rosewood.attacks.runner.api import choose_attack, prepare
+    from rosewood.models.open import open_run
+    from rosewood.models.scoring import is_for_tokens
+
+    opened = open_run(run, trusted, words=True)
+    if orders.labels is not None:
+        name_outputs(opened.model, orders.labels)
+    found = (_words if is_for_tokens(opened.model) else _texts)(opened, orders)
+    chosen = found.chosen
+    settings = chosen.settings()
+    attack = choose_attack(chosen.values["attack"], chosen.values["set"])
+    resources = _resources(attack, chosen, orders.causal_lm, found.task, orders.folder_of(opened))
+    # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
+    device = PartialState(timeout=timedelta(weeks=4)).device
+    campaign = prepare(
+        opened.model.to(device),
+        opened.tokenizer,
+        found.rows,
+        attack,
+        resources,
+        settings.model_copy(update={"max_length": settings.max_length or orders.length or opened.max_length}),
+        labels=found.labels,
+        task=found.name,
+        split=found.split,
+        test_file=found.own,
+        protocol=None if orders.protocol is None else orders.protocol.name,
+        deviations=chosen.deviations,
+    )
+    return campaign, list(campaign.label_names)
+
+
+class Found(NamedTuple):
+    """The data of an attack, and all settings on them."""
+
+    rows: Dataset
+    chosen: Resolved
+    name: str
+    split: str
+    labels: Sequence[str]
+    task: Task | None
+    """Where training texts come from."""
+    own: TestFile | None
+
+
+def _texts(opened: OpenRun, orders: Orders) -> Found:
+    from rosewood.data.loading import load_split
+    from rosewood.data.own import own_task
+
+    is_unknown = orders.own is not None and opened.info is None
+    known = None if is_unknown else task_of(opened.path, orders.task, opened.folder)
+    if orders.own is None:
+        assert known is not None, "a checkpoint needs --task or --test-file"
+        task, own = known, None
+    else:
+        own = in_words_of(orders.own, opened.folder)
+        task = own_task(own.file, opened.model.config, own.text_columns, own.label_column)
+        own = own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text})
+    chosen = orders.on(None if is_unknown else (known or task).name)
+    split = orders.split or ("test" if "test" in task.splits else "validation")
+    examples = chosen.values.get("examples", EXAMPLES_USUALLY)
+    seed = chosen.settings().seed
+    rows = load_split(task, split, orders.folder_of(opened), examples, seed, multi_label=True)
+    return Found(rows, chosen, task.name, split, task.labels, known or task, own)
+
+
+def _words(opened: OpenRun, orders: Orders) -> Found:
+    """Texts with a label for each word; --examples counts the texts, and each of their entities is attacked."""
+    from rosewood.attacks.runner.api import attackable, file_of
+
+    own = orders.own
+    if own is None:
+        raise RunError(
+            f"{opened.path} has a label for each word, as for named entities: give it texts with --test-file FILE, "
+            "JSON Lines or Parquet with lists of words and labels, such as "
+            '{"tokens": ["Ada", "left"], "ner_tags": ["B-PER", "O"]}'
+        )
+    chosen = orders.on(None)
+    rows = attackable(own.file, opened.model, own.text_columns, own.label_column)
+    examples = chosen.values.get("examples", EXAMPLES_USUALLY)
+    if len(rows) > examples:
+        rows = rows.shuffle(seed=chosen.settings().seed).select(range(examples))
+    name = Path(own.file).stem
+    return Found(rows, chosen, name, "test", (), None, file_of(own.file, rows, own.label_column))
+
+
+def _resources(
+    attack: Attack, chosen: Resolved, causal_lm: str | None, task: Task | None, folder: Path | None
+) -> Resources:
+    """What the attack needs, and an encoder to compare texts with if there is one."""
+    from rosewood.attacks.runner.api import provisions
+    from rosewood.attacks.runner.constraints import constraints_of
+
+    values, rules = chosen.values, constraints_of(chosen.settings())
+    found = provisions(attack, task, folder, values.get("lexicon"), values.get("masked_lm"), causal_lm, rules)
+    return found if found.encoder else replace(found, encoder=_encoder())
+
+
+def _encoder() -> Encoder | None:
+    from rosewood.words.language_models import SentenceEncoder
+
+    try:
+        return SentenceEncoder.load()
+    except DataError:
+        return None
