@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -271,11 +272,25 @@ def test_the_live_table_shows_what_the_folders_tell(place: Place, tmp_path: Path
     assert "1 finished, 1 failed, 1 running, 3 waiting" in printed
 
 
-def run_experiment(place: Place, output: Path) -> None:
+class WaitsAfter(InThisProcess):
+    """Goes no further than one cell: who kills the process a moment later finds it alive, however fast it is."""
+
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self.last = last
+
+    def run(self, folders: Sequence[Path]) -> Iterator[Event]:
+        for event in super().run(folders):
+            yield event
+            while event.what == "ended" and event.folder.name == self.last:
+                time.sleep(1)
+
+
+def run_experiment(place: Place, output: Path, last: str) -> None:
     with Path(os.devnull).open("w") as nothing:
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
-        place.compare(output)
+        place.compare(output, WaitsAfter(last))
 
 
 def test_six_cells_killed_twice_end_with_the_same_tables(place: Place, tmp_path: Path) -> None:
@@ -284,7 +299,7 @@ def test_six_cells_killed_twice_end_with_the_same_tables(place: Place, tmp_path:
     in_turn = sorted(cells_of(tiny_experiment(place.folder), place.data), key=lambda cell: cell.seed)
     names = [cell.name for cell in in_turn]  # the first seed of all recipes comes first
     for number in (chance.randrange(0, 3), chance.randrange(3, 6)):
-        process = child(run_experiment, place, output)
+        process = child(run_experiment, place, output, names[number])
         process.start()
         while process.is_alive() and not (output / names[number] / "run" / "run.json").exists():
             time.sleep(0.002)
