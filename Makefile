@@ -3,7 +3,8 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := -n auto --dist loadfile  # a file's tests share what they set up
 
-.PHONY: demo test test-all check audit benchmark docs evidence evidence-a evidence-b schemas clean wheel-test transformers-test
+.PHONY: demo test test-all check audit benchmark docs evidence schemas clean wheel-test transformers-test
+.PHONY: evidence-a evidence-b evidence-c evidence-d-snli evidence-d-imdb evidence-e
 
 demo: $(INSTALLED)  ## fine-tune MiniLM on real reviews, attack it, harden it, and compare: about five minutes
 	HF_HUB_OFFLINE=1 $(BIN)/rosewood demo
@@ -53,6 +54,11 @@ evidence-b: $(INSTALLED)  ## go on with the runs of the defences' table, and kee
 	-$(RUN) experiments/defences-sst2.yaml
 	$(KEEP) runs/defences-sst2
 	$(BIN)/python benchmarks/defences_page.py
+
+evidence-c evidence-d-snli evidence-d-imdb evidence-e: $(INSTALLED)  ## go on with another part of the evidence
+	$(KEEP) --unpack runs/$@
+	-$(RUN) experiments/$@.yaml
+	$(KEEP) runs/$@
 
 schemas: $(INSTALLED)  ## the JSON Schemas of task, suite and experiment files
 	for kind in task suite experiment; do $(BIN)/rosewood schema $$kind > schemas/$$kind.json; done

@@ -10,7 +10,7 @@ Five ways through the same search on the same sentences, in one process:
 - bare forward: nothing but the model, on all the texts that the attack asked for, tokenized, sorted by length and
   padded beforehand. Rosewood's queries per second as a share of this say what the search itself costs.
 
-Both ratios, against the loop over examples and against the bare forward, stand in the table.
+Both ratios, against the loop over examples and against the bare forward, are in the table.
 They run in `--rounds` turns, so that a noisy machine is equally unkind to all; figures are medians. Seconds are those
 of CPU time in one thread (OMP_NUM_THREADS=1), which other programs disturb less than a clock.
 

@@ -31,7 +31,7 @@ from rosewood.evaluation.predict import predict
 from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 from rosewood.training.run import Plan, finish_run
 from rosewood.words.noise import noisy
 

@@ -3,7 +3,7 @@
 - suite: `rosewood.evaluate` with nothing cached, from reading the files to the written predictions;
 - bare forward: nothing but the model, on the distinct texts of the suite, tokenized, sorted by length and padded
   beforehand;
-- cached: the suite again, with all predictions at hand: what everything but the model costs;
+- cached: the suite again, with all predictions kept: what everything but the model costs;
 - memory: the largest resident size of a process that evaluates a tiny random model on one set of many examples.
 
 Suite and bare forward run in `--rounds` turns, so that a noisy machine is equally unkind to both; figures are medians.

@@ -51,9 +51,9 @@ training:
   save_total_limit: 1
 evaluation: {suite: experiments/suites/sst2-noise.yaml}
 attacks:
-  - {attack: pwws, examples: 300}
-  - {attack: worst, label: worst words, examples: 300, set: {threat: words}}
-  - {attack: worst, label: worst characters, examples: 300, set: {threat: characters}}
+  - {attack: pwws, examples: 300, precision: bfloat16}
+  - {attack: worst, label: worst words, examples: 300, precision: bfloat16, set: {threat: words}}
+  - {attack: worst, label: worst characters, examples: 300, precision: bfloat16, set: {threat: characters}}
 baseline: vanilla
 notes:
   - Learning rates and ROSE's thresholds were chosen on held-out train rows, in evidence-a-tuning.yaml.

@@ -22,14 +22,18 @@ from kept_studies import (
     NOISE,
     Study,
     course,
+    gain_over_examples,
     gains_at_match,
     kept_experiment,
+    kept_outcomes,
+    pairs_of,
     rift_small,
     rose_small,
     rose_threshold,
 )
 
 from rosewood.comparison.statistics import t_interval
+from rosewood.experiments.experiment import read_experiment
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "evidence.md"
@@ -42,13 +46,15 @@ EXPERIMENTS = (
     "defences-agnews",
     "evidence-a",
     "evidence-a-tuning",
+    "evidence-c",
+    "evidence-d-snli",
+    "evidence-d-imdb",
+    "evidence-e",
     "question-duration-small",
     "question-random-importance-small",
     "question-masking-architecture-small",
     "question-word-level-small",
 )
-PAPER = {"r-drop": 7.7, "child-tuning-d": 0.9, "smart": 15.3, "freelb": 15.1, "rose-first": 18.4, "rose-second": 15.5}
-PAPER |= {"rose-ensemble": 18.5, "r-drop+rose-ensemble": 15.8}  # points on AdvGLUE, RoBERTa base, the same three tasks
 MASKS = [("by gradient", "at random"), ("by gradient", "all weights"), ("by gradient", "vanilla")]
 
 
@@ -130,18 +136,26 @@ def defences() -> str:
     return f"{method_table(measured)}\n\n{counted(study)}" if measured.methods else counted(study)
 
 
-def rose() -> str:
-    study = rose_small()
-    rows = [
-        [f"`{each}`", difference(study.gains(each, CLEAN)), difference(study.gains(each, ADVGLUE)), _signed(each)]
-        for each in study.methods
-        if each != study.baseline
-    ]
-    return markdown(["points above vanilla", CLEAN, ADVGLUE, "AdvGLUE, paper"], rows)
-
-
-def _signed(method: str) -> str:
-    return f"{PAPER[method]:+.1f}" if method in PAPER else MISSING
+def rose_whole() -> str:
+    """ROSE's tables on SST-2's train set: each figure, and the points above plain fine-tuning on the same examples."""
+    study, outcomes = kept_experiment("evidence-a"), kept_outcomes("evidence-a")
+    published = read_experiment(ROOT / "experiments" / "evidence-a.yaml").published
+    columns = [CLEAN, ADVGLUE, *(each for each in study.figures if each.startswith("under"))]
+    rows = []
+    for method in study.methods:
+        seeds = len(study.seeds_of(method, CLEAN))
+        if not seeds:
+            continue
+        cells = [f"`{method}`", str(seeds)]
+        for figure in columns:
+            shown = f"{100 * fmean(study.seeds_of(method, figure).values()):.1f}"
+            pairs = [] if method == study.baseline else pairs_of(outcomes, method, study.baseline, figure)
+            found = gain_over_examples(pairs)
+            cells.append(shown if found is None else "{} ({:+.1f}; {:+.1f} to {:+.1f})".format(shown, *found))
+        paper = published.get(method, {}).get("sst2-noise", {}).get("advglue_sst2")
+        rows.append([*cells, MISSING if paper is None else f"{paper:.1f}"])
+    header = ["method", "seeds", *columns, "AdvGLUE, paper"]
+    return f"{markdown(header, rows)}\n\n{counted(study)}" if rows else counted(study)
 
 
 def duration() -> str:
@@ -184,32 +198,47 @@ def choose() -> str:
     rows = [
         ["replaced words, typing errors", "`augment`", _from_to(defended, "augment", under | letters | {CLEAN: CLEAN})],
         ["replaced words, no clean accuracy to spare", "`a2t`", _from_to(defended, "a2t", under | {CLEAN: CLEAN})],
-        ["typing errors, with a model that is trained already", "`rosewood wrap --with corrected`", _wrapped_gain()],
+        [
+            "replaced words, above all",
+            "recipe `encoded`, then `rosewood wrap --with encoded`",
+            _wrapped_gain("words", "encoded around encoded"),
+        ],
+        [
+            "typing errors, with a model that is trained already",
+            "`rosewood wrap --with corrected`",
+            _wrapped_gain("characters", "corrected around vanilla"),
+        ],
         ["replaced words in pairs of texts", "`rift`", _from_to(snli, "rift", pairs)],
-        ["the same, less clean accuracy to spare", "`adv-mixout`", _from_to(snli, "adv-mixout", pairs)],
         ["no lexicon, no changed texts", "`rose-ensemble`", _points(rose, "rose-ensemble")],
     ]
     return markdown(["you expect", "take", "what it has shown"], rows).replace("---: |", "--- |")
 
 
 def wrapped() -> str:
-    """Models with and without a wrapper, under attacks without gradients."""
-    from defences_page import wrapped, wrapped_table  # it takes its tables' form from here
+    """Models with and without a front end, under attacks on words without gradients."""
+    from defences_page import wrapped_table  # it takes its tables' form from here
 
-    return wrapped_table(wrapped())
+    return wrapped_table("words")
 
 
-def _wrapped_gain() -> str:
-    from defences_page import wrapped
+def _wrapped_gain(threat: str, label: str) -> str:
+    from defences_page import BOTH, wrapped
 
-    plain, around = (
-        [each for each in wrapped() if each.label == label] for label in ("vanilla", "corrected around vanilla")
-    )
-    robust = [fmean(fmean(each.attacked["characters"].values()) for each in side) for side in (plain, around)]
-    clean = [fmean(each.clean for each in side) for side in (plain, around)]
+    around = {each.seed: each for each in wrapped(threat) if each.label == label}
+    plain = {each.seed: each for each in wrapped(threat) if each.label == "vanilla" and each.seed in around}
+
+    def from_to(kind: str) -> str:
+        before, after = (
+            100 * fmean(fmean(each.attacked[kind].values()) for each in side.values() if kind in each.attacked)
+            for side in (plain, around)
+        )
+        return f"{before:.1f} → {after:.1f} %"
+
+    clean = [100 * fmean(each.clean for each in side.values()) for side in (plain, around)]
+    other = f", with synonyms of Roget's, too, {from_to(BOTH)}" if threat == "words" else ""
     return (
-        f"SST-2 under attacks on characters without gradients {100 * robust[0]:.1f} → {100 * robust[1]:.1f} %, "
-        f"clean {100 * clean[0]:.1f} → {100 * clean[1]:.1f} %"
+        f"SST-2 under attacks on {threat} without gradients {from_to(threat)}{other}, "
+        f"clean {clean[0]:.1f} → {clean[1]:.1f} %"
     )
 
 
@@ -227,13 +256,21 @@ def _from_to(study: Study, method: str, figures: Mapping[str, str]) -> str:
 
 
 def _points(study: Study, method: str) -> str:
-    return f"AdvGLUE {difference(study.gains(method, ADVGLUE))} points, clean {difference(study.gains(method, CLEAN))}"
+    gained, clean = difference(study.gains(method, ADVGLUE)), difference(study.gains(method, CLEAN))
+    small = f"few rows: AdvGLUE {gained} points, clean {clean}"
+    pairs = pairs_of(kept_outcomes("evidence-a"), method, "vanilla", ADVGLUE)
+    found = gain_over_examples(pairs)
+    return (
+        small
+        if found is None
+        else "{}; 48,000 rows: AdvGLUE {:+.1f} ({:+.1f} to {:+.1f}), no gain seen".format(small, *found)
+    )
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "defences": defences,
     "wrapped": wrapped,
-    "rose": rose,
+    "rose_whole": rose_whole,
     "duration": duration,
     "rift": rift,
     "roast": roast,

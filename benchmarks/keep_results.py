@@ -27,7 +27,7 @@ from rosewood.errors import RecipeError, RunError
 from rosewood.experiments.cell import RESULT, RUN, SPECIFICATION, Cell, load_cell
 from rosewood.recipe import build_recipe
 from rosewood.results import AttackReport, CellResult, Evaluation
-from rosewood.results.durable import write_bytes_whole
+from rosewood.results.files import write_bytes_whole
 
 KEPT = Path(__file__).parent.parent / "experiments" / "results"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
-from statistics import fmean
+from statistics import fmean, stdev
+
+import pyarrow.parquet as pq
 
 from rosewood.comparison.matched_accuracy import matched
 from rosewood.experiments.cell import RESULT
@@ -19,6 +23,8 @@ ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "experiments" / "results"
 CLEAN, ADVGLUE, NOISE = "clean", "AdvGLUE", "noise"
 Values = dict[str, dict[str, dict[int, float]]]
+Outcomes = dict[int, float]
+"""Example -> 1 if the model was right on it (and stayed so, under attack), else 0."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,66 @@ def _results(archive: Path) -> Iterator[tuple[CellResult, dict[str, AttackSummar
             ]
             tested = [each for each in reports if each.split in (None, "test")]
             yield CellResult.model_validate_json(content), {_name(each): each.summary for each in tested}
+
+
+@cache
+def kept_outcomes(name: str) -> dict[tuple[str, int], dict[str, Outcomes]]:
+    """(method, seed) -> clean, AdvGLUE or attack -> what became of each example, in the archive of an experiment."""
+    archive = KEPT / f"{name}.tar.xz"
+    if not archive.exists():
+        return {}
+    with tarfile.open(archive) as kept:
+        contents = {PurePosixPath(each.name): kept.extractfile(each).read() for each in kept if each.isfile()}  # type: ignore[union-attr]
+    cells = {
+        path.parent: CellResult.model_validate_json(said) for path, said in contents.items() if path.name == RESULT
+    }
+    found: dict[tuple[str, int], dict[str, Outcomes]] = {(each.label, each.seed): {} for each in cells.values()}
+    for path, content in contents.items():
+        cell = next(cells[folder] for folder in path.parents if folder in cells)
+        of_cell = found[cell.label, cell.seed]
+        if path.name == "examples.jsonl":
+            report = AttackReport.model_validate_json(contents[path.with_name("attack.json")])
+            of_cell[f"under {_name(report)}"] = stayed_right(content)
+        elif path.suffix == ".parquet":
+            roles = {each.name: each.role for each in cell.evaluation.sets}
+            for row in pq.read_table(io.BytesIO(content), columns=["set", "row", "label", "prediction"]).to_pylist():
+                figure = CLEAN if roles[row["set"]] == "clean" else ADVGLUE if "advglue" in row["set"] else ""
+                if figure:
+                    of_cell.setdefault(figure, {})[row["row"]] = float(row["label"] == row["prediction"])
+    return found
+
+
+def stayed_right(lines: bytes) -> Outcomes:
+    """What became of each attacked example, from examples.jsonl."""
+    rows = [json.loads(line) for line in lines.decode().splitlines() if line]
+    return {row["row"]: float(row["status"] in ("robust", "out_of_queries")) for row in rows}
+
+
+def gain_over_examples(pairs: Iterable[tuple[Outcomes, Outcomes]]) -> tuple[float, float, float] | None:
+    """Points that one model has above another on the same examples, with the ends of the 95 % interval over examples.
+
+    Of several pairs of models, an example counts once, as the mean of its differences.
+    """
+    differences: dict[int, list[float]] = defaultdict(list)
+    for ours, theirs in pairs:
+        for row in ours.keys() & theirs.keys():
+            differences[row].append(100 * (ours[row] - theirs[row]))
+    means = [fmean(each) for each in differences.values()]
+    if len(means) < 2:
+        return None
+    middle, half = fmean(means), 1.96 * stdev(means) / len(means) ** 0.5
+    return middle, middle - half, middle + half
+
+
+def pairs_of(
+    outcomes: Mapping[tuple[str, int], Mapping[str, Outcomes]], method: str, baseline: str, figure: str
+) -> list[tuple[Outcomes, Outcomes]]:
+    """What became of the examples of a figure with a method and with the baseline, for each seed that both have."""
+    return [
+        (own[figure], outcomes[baseline, seed][figure])
+        for (label, seed), own in outcomes.items()
+        if label == method and figure in own and figure in outcomes.get((baseline, seed), {})
+    ]
 
 
 def _name(report: AttackReport) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from rosewood.data.loading import task_from_files
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 from rosewood.training.plan import Plan
 from rosewood.training.run import finish_run
 

@@ -33,7 +33,7 @@ from rosewood.models.names import resolve_model
 from rosewood.models.open import load_classifier
 from rosewood.recipe import load_recipe
 from rosewood.results import AttackSummary, Evaluation, Metrics, RunInfo
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 from rosewood.training.run import Plan, finish_run
 from rosewood.words.language_models import Trigram
 from rosewood.words.lexicon import Lexicon

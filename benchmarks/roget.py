@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 
 from rosewood.errors import DataError
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 from rosewood.words import inflection
 from rosewood.words.constraints import Encoder
 from rosewood.words.inflection import BASE, Lemma, Synonym, inflected
@@ -31,7 +31,7 @@ from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import MOST, ROGET
 
 MIN_SIMILARITY = 0.47
-"""Cosine of all-MiniLM-L6-v2; pairs above it stand in WordNet as often as counter-fitted neighbours do."""
+"""Cosine of all-MiniLM-L6-v2; pairs above it are in WordNet as often as counter-fitted neighbours do."""
 PARTS = {"N": "NOUN", "V": "VERB", "Adj": "ADJ", "Adv": "ADV"}
 """How the book calls parts of speech; phrases and interjections hold no substitutes of words."""
 _HEAD = re.compile(r"\s*\d+[a-z]?\.? .*?--\s(.*)", re.DOTALL)

@@ -30,7 +30,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from rosewood.models.names import resolve_model
-from rosewood.models.pretrained_part import attach
+from rosewood.models.parameters import attach
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe, recipe_names
 from rosewood.training.trainer import RobustTrainer

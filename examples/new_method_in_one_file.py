@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainingArguments
 
 from rosewood import Recipe, RobustTrainer, embedded_model, load_split, load_task, robust_accuracy
-from rosewood.models.candidates import candidate_names
+from rosewood.models import candidate_names
 from rosewood.objectives import CrossEntropy
 from rosewood.protocol import Masks, Readings, Run, Selection, Selector
 from rosewood.selections import Everything

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from patience import wait_until
-from rosewood.results.durable import UNFINISHED
+from rosewood.results.files import UNFINISHED
 from rosewood.training.checkpoint import checkpoints
 
 Moment = Literal["training", "writing"]
@@ -27,7 +27,7 @@ class Training(NamedTuple):
 
 
 def kill_again_and_again(start: Callable[[], Training], run: Path, moments: list[Moment]) -> None:
-    """Start the run, kill it, start it again, for each moment; a run that was too fast to be killed begins anew."""
+    """Start the run, kill it, start it again, for each moment; a run that was too fast to be killed begins again."""
     chance = random.Random(os.urandom(4).hex())
     for _ in range(10):
         if all(_killed(start(), run / "checkpoints", moment, chance) for moment in moments):

@@ -11,7 +11,7 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from transformers import BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.words import typos
+from rosewood.words import noise
 
 Logits = Callable[[list[str]], np.ndarray]
 
@@ -214,7 +214,7 @@ def slow_typos(
         for kind, count in (("swap", 2), ("drop", 1), ("insert", 1), ("neighbour_key", 1), ("homoglyph", 1)):
             for _ in range(tries):
                 if len(words[i]) >= 3 and count <= letters:
-                    cost[getattr(typos, kind)(words[i], rng)] = count
+                    cost[getattr(noise, kind)(words[i], rng)] = count
         tried = [[*current[:i], other, *current[i + 1 :]] for other in cost if other != words[i]]
         fooled, after, value = slow_step(sure, current, value, tried)
         if fooled:
@@ -247,11 +247,11 @@ def slow_textbugger(
             for _ in range(tries):
                 word = words[i]
                 if kind == "space" and len(word) <= 5:
-                    bugs.append(typos.space(word, rng))
+                    bugs.append(noise.space(word, rng))
                 elif kind in ("drop", "swap"):
-                    bugs.append(getattr(typos, kind)(word[:-1], rng) + word[-1])
+                    bugs.append(getattr(noise, kind)(word[:-1], rng) + word[-1])
                 elif kind != "space":
-                    bugs.append(getattr(typos, kind)(word, rng))
+                    bugs.append(getattr(noise, kind)(word, rng))
         bugs += surface.get(words[i], [])[:neighbours]
         tried = []
         for bug in bugs:
@@ -279,8 +279,8 @@ class SlowEdits:
                     new, length = "", 1
                     if kind == "invisible":
                         new = rng.choice("\u200b\u200c\u200d") + letter
-                    if kind == "homoglyphs" and letter in typos.HOMOGLYPHS:
-                        new = typos.HOMOGLYPHS[letter]
+                    if kind == "homoglyphs" and letter in noise.HOMOGLYPHS:
+                        new = noise.HOMOGLYPHS[letter]
                     if kind == "reorderings" and i + 1 < len(word) and word[i + 1] != letter:
                         signs = "\u202d\u2066\u202e\u2066{}\u2069\u2066{}\u2069\u202c\u2069\u202c"
                         new, length = signs.format(word[i + 1], letter), 2

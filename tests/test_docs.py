@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -191,3 +193,16 @@ def test_the_page_of_examples_has_each_script_and_notebook() -> None:
     for script in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples" / "notebooks").glob("*.ipynb")]:
         assert f"](#{script.stem})" in page
         assert f"{{ #{script.stem} }}" in page
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_python_are_public(name: str) -> None:
+    """Readers are sent to a package or a file at the top, never to a file within a package."""
+    text = text_of(ROOT / name)
+    imported = re.findall(r"^from (rosewood[\w.]*) import (.+)$", text, re.MULTILINE)
+    paths = {f"{place}.{each.strip()}" for place, names in imported for each in names.split("#")[0].split(",")}
+    paths |= set(re.findall(r"(?<![\w./-])rosewood(?:\.[A-Za-z_]\w*)+(?= ?\(|`)", text))
+    for path in paths - {"rosewood.components", "rosewood.safetensors"}:  # an entry point, and a file
+        place, _, last = path.rpartition(".")
+        assert hasattr(import_module(place), last) or find_spec(path) is not None, f"{name}: {path} does not exist"
+        assert hasattr(import_module(place), "__path__") or place.count(".") == 1, f"{name}: {path} is not public"

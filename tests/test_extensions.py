@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rosewood.models.candidates import candidate_names
+from rosewood.models.parameters import candidate_names
 from rosewood.protocol import Masks, Readings, Run, Selection, Selector
 
 

@@ -15,7 +15,7 @@ from transformers import Trainer, get_scheduler
 
 from architectures import ARCHITECTURES, bert
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidate_names, candidates_by_name
+from rosewood.models.parameters import candidate_names, candidates_by_name
 from rosewood.optim import RoseAdamW
 from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, weights

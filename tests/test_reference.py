@@ -2,12 +2,15 @@
 
 import doctest
 import inspect
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import rosewood
+from reported_runs import write_run
 from rosewood.config.registry import import_module
+from tiny_text import tiny_classifier, tiny_tokenizer
 
 PUBLIC = [name for name in rosewood.__all__ if not name.endswith("Error")]
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(rosewood, name))]
@@ -27,12 +30,17 @@ def test_a_public_function_says_what_it_takes_gives_and_refuses(name: str) -> No
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_run(name: str) -> None:
+def test_the_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a model and its tokenizer, and the folder of a run, `runs/rose`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/rose").mkdir(parents=True)
+    write_run(tmp_path / "runs/rose")
+    given = {"model": tiny_classifier(("negative", "positive")).eval(), "tokenizer": tiny_tokenizer()}
     module: ModuleType = import_module(name)
-    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    assert not found.failed
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert not doctest.testmod(module, extraglobs=given, optionflags=flags).failed
 
 
-def test_there_are_examples() -> None:
-    examples = [each for name in MODULES for each in doctest.DocTestFinder().find(import_module(name)) if each.examples]
-    assert len(examples) >= 6
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert ">>> " in (inspect.getdoc(getattr(rosewood, name)) or ""), f"rosewood.{name} has no example"

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.config.registry import component_names
-from rosewood.defences.wrapping.wrap import kinds_of, wrap
+from rosewood.defences.runner.wrap import choose_defence, kinds_of, wrap
 from rosewood.models.defended import Defence, Defended
 from rosewood.models.scoring import Row, Scorer
 from rosewood.words.lexicon import Lexicon
@@ -19,7 +19,7 @@ KINDS = [title for name in component_names("defence") for title in kinds_of(name
 def wrapped(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, defence: str | Defence, **settings: object
 ) -> Defended:
-    if isinstance(defence, str) and "copies" in kinds_of(defence.partition(":")[0])[defence].settings():
+    if isinstance(defence, str) and "copies" in choose_defence(defence).settings():
         settings = {"copies": 6} | settings  # enough for a test
     texts = sentences(40, seed=5)
     labels = [place % int(model.config.num_labels or 0) for place in range(len(texts))]

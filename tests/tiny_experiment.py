@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rosewood.experiments.engines.local import Event
-from rosewood.experiments.engines.worker import main as work
+from rosewood.experiments.engines.worker import finish_cell as work
 from rosewood.experiments.experiment import Experiment, read_experiment
 from tiny_suite import LABELS, write
 from tiny_text import save_tiny_checkpoint

@@ -16,7 +16,7 @@ def run_info(recipe: str = "vanilla", seed: int = 0, **changes: Any) -> RunInfo:
         "train_size": None,
         "validation_size": 1,
         "max_length": 16,
-        "training_arguments": {},
+        "training_arguments": {"learning_rate": 1e-4},
         "command": "",
         "status": "finished",
     }

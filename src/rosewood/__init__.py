@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_HOMES` has the same names
     from rosewood.data.loading import load_split
     from rosewood.data.suites import Suite, load_suite
     from rosewood.data.tasks import Task, load_task
-    from rosewood.defences.smoothing.certify import certify
-    from rosewood.defences.wrapping.wrap import wrap
+    from rosewood.defences.runner.certify import certify
+    from rosewood.defences.runner.wrap import wrap
     from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
     from rosewood.evaluation.evaluate import evaluate
     from rosewood.experiments.compare import compare
@@ -48,7 +48,7 @@ _HOMES = {
     "Suite": "rosewood.data.suites",
     "Task": "rosewood.data.tasks",
     "attack": "rosewood.attacks.runner.api",
-    "certify": "rosewood.defences.smoothing.certify",
+    "certify": "rosewood.defences.runner.certify",
     "compare": "rosewood.experiments.compare",
     "embedded_model": "rosewood.data.embedded",
     "evaluate": "rosewood.evaluation.evaluate",
@@ -64,7 +64,7 @@ _HOMES = {
     "tune": "rosewood.experiments.tuning.tune",
     "with_changes": "rosewood.words.changes",
     "with_substitutes": "rosewood.words.alignment",
-    "wrap": "rosewood.defences.wrapping.wrap",
+    "wrap": "rosewood.defences.runner.wrap",
 }
 
 __all__ = list(_HOMES)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidates_by_name
+from rosewood.models.parameters import candidates_by_name
 from rosewood.protocol import Progress, Readings
 from rosewood.selections.rose import Rose, RoseSelector
 from rosewood.tensors.statistics import RuleName
@@ -46,6 +45,7 @@ class RoseAdamW(MaskedAdamW):
         RecipeError: the parameters have no names, none of them is a candidate, or a setting is out of range.
 
     Example:
+        >>> import torch
         >>> from torch import nn
         >>> from rosewood.optim import RoseAdamW
         >>> model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), num_layers=2)
@@ -91,15 +91,9 @@ class RoseAdamW(MaskedAdamW):
         groups = (zip(group["param_names"], group["params"], strict=True) for group in self.param_groups)
         return {name: parameter for group in groups for name, parameter in group if parameter.requires_grad}
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _move(self) -> None:
         self._select()
-        self._move()
-        return loss
+        super()._move()
 
     def _select(self) -> None:
         named = self._named()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from pydantic import BeforeValidator
 from torch import nn
 
 from rosewood.config import strict_yaml
@@ -18,7 +19,7 @@ from rosewood.config.registry import component, files_in
 from rosewood.config.strict_yaml import override
 from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Ramp, Selection
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 
 _FOLDER = Path(__file__).parent / "recipes"
 LISTS, MAPPINGS = ("stages", "deviations"), ("training", "variants", "vanilla_when")
@@ -55,6 +56,11 @@ class Recipe:
     overrides such as a paper's per-task settings, and `vanilla_when` the overrides under which the recipe is plain
     fine-tuning. A recipe with `stages` runs them one after the other; its own parts are then those of the last.
     `attention_mask="absent"` lets the model attend to padding, in training and evaluation, as RoAST's code does.
+
+    Example:
+        >>> recipe = load_recipe("rose-second")
+        >>> type(recipe.objective).__name__, type(recipe.selection).__name__
+        ('CrossEntropy', 'Rose')
     """
 
     name: str
@@ -368,7 +374,27 @@ def _parts_to_dict(parts: Recipe | Stage) -> dict[str, Any]:
 
 
 def _component_to_dict(part: Component) -> dict[str, Any]:
-    return {"name": part.name} | {key: _copied(value) for key, value in part.settings().items()}
+    return {"name": part.name} | plain_settings(part)
+
+
+def plain_settings(part: Component) -> dict[str, Any]:
+    """The settings of a component as plain data, components within it as mappings with their names."""
+    return {key: _copied(value) for key, value in part.settings().items()}
+
+
+def part_of(family: str) -> BeforeValidator:
+    """For components within one of their family: each from its name, or from a mapping with name and settings."""
+
+    def built(spec: Any) -> Any:
+        spec = {"name": spec} if isinstance(spec, str) else spec
+        if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+            return spec
+        try:
+            return build_component(family, spec["name"], {k: v for k, v in spec.items() if k != "name"})
+        except RecipeError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(built)
 
 
 def _raise_all(name: str, problems: Sequence[str]) -> None:

@@ -16,9 +16,8 @@ from architectures import t5_encoder
 from replay import Batch, replay, same_weights
 from rosewood.anchors.informative import ClassWeights, InformativeTether, Projections, info_nce
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidate_names
 from rosewood.models.features import row_keys
-from rosewood.models.pretrained_part import pretrained_names
+from rosewood.models.parameters import candidate_names, pretrained_names
 from rosewood.protocol import is_attached
 from rosewood.recipe import Recipe, build_recipe, load_recipe
 from rosewood.training.trainer import RobustTrainer

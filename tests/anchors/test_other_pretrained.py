@@ -13,7 +13,7 @@ from rosewood.anchors.l2_sp import L2SP
 from rosewood.anchors.mixout import Mixout, MixoutTether
 from rosewood.config.registry import component_names
 from rosewood.errors import RunError
-from rosewood.models.pretrained_part import values_in
+from rosewood.models.parameters import values_in
 from rosewood.protocol import Progress, Run
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.training.trainer import RobustTrainer

@@ -106,7 +106,7 @@ def test_words_are_the_nearest_of_the_lexicon_or_the_likeliest(
     assert bound.max_candidates == 1 and bound.fingerprint != free.fingerprint
     for example in bound.examples:
         for change in example.changes if method.needs().keys() == {"lexicon"} else ():
-            # A bug of TextBugger is no word of the lexicon.
+            # A bug of TextBugger is not in the lexicon.
             assert change.after in ENTRIES.get(change.before, [])[:1] or isinstance(method, TextBugger)
     if method.needs():
         assert sum(e.queries for e in bound.examples) < sum(e.queries for e in free.examples)

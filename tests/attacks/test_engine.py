@@ -88,7 +88,7 @@ def test_the_confidence_of_the_model_changes_nothing(
 ) -> None:
     for classifier, data in ((model, single), (model3, pairs)):
         free = run(classifier, data, method)
-        for factor in (0.05, 20, 1000):
+        for factor in (0.01, 0.05, 20, 1000):
             assert by_text(run(scaled(deepcopy(classifier), factor), data, method)) == by_text(free), factor
         assert free.summary.counts["broken"] >= 5 and free.summary.mean_queries > 5  # type: ignore[operator]
 

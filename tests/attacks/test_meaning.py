@@ -19,7 +19,7 @@ from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import api, job
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import in_words
-from rosewood.attacks.runner.report import edits_told, warning_of
+from rosewood.attacks.runner.report import edits_caption, warning_of
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
@@ -99,7 +99,7 @@ def test_an_edit_that_fails_the_filter_breaks_nothing(
         assert result.summary.robust_accuracy < found.robust_accuracy <= result.summary.clean_accuracy
         low, high = found.robust_interval
         assert low < found.robust_accuracy < high
-        told = str(edits_told(result))
+        told = str(edits_caption(result))
         assert told.startswith(f"{len(passing)} of {len(broken)} edits pass the filter {text}.")
 
 
@@ -115,7 +115,7 @@ def test_a_filter_is_judged_again_without_a_search(
     assert stored.summary == again.summary and stored.meaning_filter == MeaningFilter(words=0.2)
     assert (tmp_path / "examples.jsonl").read_bytes() == texts
     without = run(model, single, Pwws(), folder=tmp_path, meaning_filter="none", **GIVEN)
-    assert without.summary.filtered is None and edits_told(without) is None
+    assert without.summary.filtered is None and edits_caption(without) is None
     assert without.summary == first.summary.model_copy(update={"filtered": None})
 
 

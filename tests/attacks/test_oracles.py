@@ -232,7 +232,8 @@ def test_textbugger(
     )
 
 
-@pytest.mark.parametrize("settings", [Imperceptible(1), Imperceptible(max_edits=4, tries=1)], ids=str)
+# With 20 edits it goes around the words more than once.
+@pytest.mark.parametrize("settings", [Imperceptible(1), *(Imperceptible(most, tries=1) for most in (4, 20))], ids=str)
 def test_imperceptible(
     model: BertForSequenceClassification,
     tokenizer: PreTrainedTokenizerFast,

@@ -12,7 +12,7 @@ from reported_runs import evaluation
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.protocols import Protocol, lexicon_deviations, load_protocol, protocol_names
-from rosewood.attacks.runner.report import deviations_told, title_of
+from rosewood.attacks.runner.report import deviations_caption, title_of
 from rosewood.comparison.attacks import attacked, attacked_grid
 from rosewood.comparison.runs import EvaluatedRun, KeptAttack
 from rosewood.data.tasks import task_names
@@ -35,10 +35,10 @@ def test_every_setting_of_every_attack_and_task_is_one(name: str) -> None:
     for attack in protocol.attacks:
         for task in protocol.tasks or [None]:
             found = protocol.resolve({"attack": attack}, task)
-            others = protocol.attacks.keys() - {attack}
+            others = (protocol.attacks.keys() | protocol.tasks.keys()) - {attack, task}
             assert found.deviations == tuple(
                 each for each in protocol.deviations if each.split(":")[0] not in others
-            ), "those of other attacks are left out"
+            ), "those of other attacks and tasks are left out"
             chosen = choose_attack(found.values["attack"], found.values["set"])
             settings = found.settings()
             assert len(constraints_of(settings)) == len(settings.constraints)
@@ -100,13 +100,14 @@ def test_what_is_given_beside_a_protocol_is_a_deviation() -> None:
     assert beside({}, task="sst2", name="bert-attack") == []
 
 
-def test_a_deviation_of_one_attack_is_not_told_of_another() -> None:
-    def told(attack: str) -> set[str]:
-        found = load_protocol("textdefender").resolve({"attack": attack}, "agnews").deviations
+def test_a_deviation_of_one_attack_or_task_is_not_told_of_another() -> None:
+    def told(attack: str, task: str = "agnews") -> set[str]:
+        found = load_protocol("textdefender").resolve({"attack": attack}, task).deviations
         return {each.split(":")[0] for each in found}
 
     assert told("bert-attack") - told("textfooler") == {"bert_attack"}
     assert told("textbugger") - told("textfooler") == {"textbugger"}
+    assert told("textbugger", "imdb") - told("textbugger") == {"imdb"}
 
 
 def test_constraints_are_given_one_by_one() -> None:
@@ -162,9 +163,9 @@ def test_figures_of_different_protocols_have_columns_of_their_own() -> None:
 
 
 def test_deviations_are_told() -> None:
-    assert deviations_told(of_protocol(None)) is None
-    assert deviations_told(of_protocol("own")) == "Protocol own, without deviations."
-    told = deviations_told(of_protocol("own", ["a: 1 instead of 2", "b: 3 instead of none"]))
+    assert deviations_caption(of_protocol(None)) is None
+    assert deviations_caption(of_protocol("own")) == "Protocol own, without deviations."
+    told = deviations_caption(of_protocol("own", ["a: 1 instead of 2", "b: 3 instead of none"]))
     assert told == "Protocol own, with these deviations:\n  a: 1 instead of 2\n  b: 3 instead of none"
     assert title_of(of_protocol("own")) == "pwws (own) on films[/] test"
 

@@ -15,8 +15,8 @@ from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.replay import replay
 from rosewood.defences import Smoothed
 from rosewood.errors import RunError
+from rosewood.models.defended import Drawn
 from rosewood.models.modes import evaluating
-from rosewood.models.random_answers import Drawn
 from rosewood.models.scoring import Scorer
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, predicted, sentences

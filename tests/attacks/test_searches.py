@@ -22,8 +22,8 @@ from rosewood.errors import RunError
 from rosewood.results import AttackResult
 from rosewood.words.language_models import SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.noise import HOMOGLYPHS
 from rosewood.words.text import Words
-from rosewood.words.typos import HOMOGLYPHS
 from tiny_attack import ENTRIES, WORDS, sentences
 
 Run = Callable[..., AttackResult]

@@ -139,7 +139,9 @@ def test_bad_settings_and_bad_data_are_refused_before_anything_is_written(
     assert "expected a column 'txt'; did you mean text?" in rosewood(
         *training(films, checkpoint, run, "--text-column", "txt"), code=1
     )
-    assert "cannot be loaded" in rosewood(*training(films, tmp_path / "nowhere", run), code=1)
+    assert "there is no run or checkpoint" in rosewood(*training(films, tmp_path / "nowhere", run), code=1)
+    (tmp_path / "empty").mkdir()
+    assert "cannot be loaded" in rosewood(*training(films, tmp_path / "empty", run), code=1)
     assert "optim=adafactor" in rosewood(
         *training(films, checkpoint, run, "--recipe", "rose-second", "--set", "training.optim=adafactor"), code=1
     )
@@ -169,7 +171,8 @@ def test_a_failed_overwrite_keeps_what_was_there(
     rosewood(*training(films, checkpoint, run, "--epochs", "0.1"))
     kept = run / "checkpoints" / "checkpoint-1"
     kept.mkdir(parents=True)
-    rosewood(*training(films, tmp_path / "nowhere", run, "--overwrite"), code=1)
+    (tmp_path / "empty").mkdir()
+    rosewood(*training(films, tmp_path / "empty", run, "--overwrite"), code=1)
     assert kept.exists()
     assert (run / "model" / "model.safetensors").exists()
 

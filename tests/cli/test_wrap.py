@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from reported_runs import attack_result, attacked_example
 from rosewood.attacks.runner.report import save_outcome
+from rosewood.data.loading import load_split
+from rosewood.data.tasks import load_task
 from rosewood.defences.guarded import detection
 from rosewood.models.defended import Defended
 from rosewood.models.open import load_classifier
 from rosewood.results import RunInfo
+from rosewood.words.encoding import word_codes, word_counts
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint
 
@@ -93,6 +97,35 @@ def test_a_wrapped_checkpoint_is_a_checkpoint(rosewood: Rosewood, tmp_path: Path
     assert "×3" in rosewood("evaluate", output, "--test-file", films)
     rosewood("report", output, "--output", tmp_path / "report.html")
     assert f"rosewood wrap {checkpoint} --with smoothed:substitute" in (tmp_path / "report.html").read_text()
+
+
+def test_front_ends_are_chained_and_read_what_the_run_was_trained_on(
+    rosewood: Rosewood, run: Path, tmp_path: Path
+) -> None:
+    run_info(task="films", data_dir=str(tmp_path), train_size=20, seed=3).save(run / "run.json")
+    lexicon, output = {"good": ("fine", "great"), "bad": ("poor",)}, tmp_path / "both"
+    (tmp_path / "words.json").write_text(json.dumps(lexicon))
+    options = ("--lexicon", tmp_path / "words.json", "--set", "min_letters=4", "--set", "stop_words=false")
+    printed = rosewood("wrap", run, "--with", "corrected+encoded", *options, "--output", output)
+    assert "The model with corrected+encoded around it" in printed and "An answer costs 1 forward pass." in printed
+    model, _ = load_classifier(str(output / "model"))
+    assert isinstance(model, Defended)
+    corrected, encoded = model.learnt["parts"]
+    texts = load_split(load_task(run / "task.yaml"), "train", tmp_path, 20, 3)["text"][:]
+    assert corrected["words"] == word_counts(texts)
+    assert encoded["codes"] == word_codes(lexicon, word_counts(texts), ENGLISH_STOP_WORDS)
+    assert model.defence.of[0].min_letters == 4
+    assert "×" not in rosewood("evaluate", run, output, "--typo-rate", "0.3")
+    rosewood("attack", output, "--attack", "typos", "--examples", 4, "--max-queries", 20)
+    rosewood("report", output, "--output", tmp_path / "report.html")
+    assert "--with corrected+encoded" in (tmp_path / "report.html").read_text()
+    wrong = ("--set", "copies=3", *options[:2], "--output", tmp_path / "x")
+    assert "no part of corrected+encoded has a setting 'copies'" in rosewood(
+        "wrap", run, "--with", "corrected+encoded", *wrong, code=1
+    )
+    assert "put it last" in rosewood(
+        "wrap", run, "--with", "smoothed:mask+corrected", "--output", tmp_path / "x", code=1
+    )
 
 
 def test_mistakes_are_named(rosewood: Rosewood, run: Path, tmp_path: Path) -> None:

@@ -13,8 +13,18 @@ import rosewood
 from rosewood import RosewoodError
 from rosewood.config.registry import FAMILIES, component, component_names
 
+PACKAGES = [
+    "rosewood",
+    "rosewood.experiments",
+    "rosewood.lab",
+    "rosewood.models",
+    "rosewood.report",
+    "rosewood.report.figures",
+    "rosewood.words",
+]
 
-@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures", "rosewood.words"])
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_found_at_its_home(package: str) -> None:
     module = importlib.import_module(package)
     assert set(module.__all__) == set(module._HOMES)
@@ -24,7 +34,7 @@ def test_every_public_name_is_found_at_its_home(package: str) -> None:
         assert found.__module__.startswith("rosewood.")
 
 
-@pytest.mark.parametrize("package", ["rosewood", "rosewood.lab", "rosewood.report.figures", "rosewood.words"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_dir_lists_the_public_names(package: str) -> None:
     module = importlib.import_module(package)
     names = [name for name in dir(module) if not name.startswith("__")]

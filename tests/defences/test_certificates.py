@@ -17,8 +17,8 @@ import pytest
 from scipy.stats import binom
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood.defences.smoothing.certify import certified, certify, lower_bound
-from rosewood.defences.smoothing.noise import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
+from rosewood.defences.runner.certify import certified, certify, lower_bound
+from rosewood.defences.runner.noise import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
 from rosewood.errors import RunError
 from rosewood.results.defence import Certificate, CertifiedExample
 from tiny_attack import sentences
@@ -193,7 +193,7 @@ Model, Tokenizer = BertForSequenceClassification, PreTrainedTokenizerFast
 def test_a_stopped_certification_goes_on(
     model: Model, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rosewood.defences.smoothing import certify as module
+    from rosewood.defences.runner import certify as module
 
     texts, labels = sentences(6), [0, 1, 0, 1, 0, 1]
     settings = {"copies": 30, "selection_copies": 5, "confidence": 0.9, "progress": False}

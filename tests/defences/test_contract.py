@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
 from rosewood.attacks.runner.api import attack
-from rosewood.defences.wrapping.wrap import wrap
+from rosewood.defences.runner.wrap import wrap
 from rosewood.errors import RunError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.predict import checkpoint_fingerprint

@@ -9,8 +9,7 @@ from rosewood.defences.corrected import Corrected, Correcting
 from rosewood.errors import RunError
 from rosewood.models.defended import Material
 from rosewood.models.scoring import Scorer
-from rosewood.words.noise import NOISES
-from rosewood.words.typos import drop, insert, neighbour_key, neighbours, swap
+from rosewood.words.noise import NOISES, drop, insert, neighbour_key, neighbours, swap
 from tiny_text import tiny_classifier, tiny_tokenizer
 
 TEXTS = ["A wonderful film about friendship, and a terrible one about friends.", "The film is wonderful!"] * 2
@@ -46,14 +45,14 @@ def correcting(**settings: object) -> Correcting:
     ],
 )
 def test_typing_is_repaired(typed: str, meant: str) -> None:
-    assert correcting().repaired(typed) == meant
+    assert correcting().read(typed) == meant
 
 
 def test_texts_like_those_of_training_stay_as_they_are() -> None:
     shield = correcting()
     for text in TEXTS:
-        assert shield.repaired(text) == text
-    assert correcting(spelling=False).repaired("A w\u043enderfull  film") == "A wonderfull  film"
+        assert shield.read(text) == text
+    assert correcting(spelling=False).read("A w\u043enderfull  film") == "A wonderfull  film"
 
 
 def test_letters_of_other_scripts_stay_where_the_training_texts_have_them() -> None:
@@ -61,7 +60,7 @@ def test_letters_of_other_scripts_stay_where_the_training_texts_have_them() -> N
     defence = Corrected(language="none")
     shield = defence.start(defence.learn(base, Material([("\u0445\u043e\u0440\u043e\u0448\u043e",)])))
     assert isinstance(shield, Correcting)
-    assert shield.repaired("\u0445\u043e\u0440\u043e\u0448\u043e") == "\u0445\u043e\u0440\u043e\u0448\u043e"
+    assert shield.read("\u0445\u043e\u0440\u043e\u0448\u043e") == "\u0445\u043e\u0440\u043e\u0448\u043e"
 
 
 @pytest.mark.parametrize("noise", ["homoglyphs"])
@@ -69,7 +68,7 @@ def test_the_noise_of_evaluations_is_undone(noise: str) -> None:
     shield = correcting()
     for seed in range(20):
         noisy = NOISES[noise](TEXTS[1], 1.0, Random(seed))
-        assert shield.repaired(noisy) == TEXTS[1]
+        assert shield.read(noisy) == TEXTS[1]
 
 
 COUNTS = {
@@ -116,7 +115,7 @@ def test_words_are_corrected_like_by_brute_force(likelier: float) -> None:
     typed = {word for word in typed if len(word) >= 3} | set(COUNTS)
     assert len(typed) > 80
     for word in typed:
-        assert shield.repaired(f"a {word}") == f"a {slow_channel(word, likelier)}"
+        assert shield.read(f"a {word}") == f"a {slow_channel(word, likelier)}"
     assert any(slow_channel(word, likelier) != word for word in typed)
 
 

@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.scores import Scores
 from rosewood.defences.guarded import Guarded, Guarding, detection
-from rosewood.defences.wrapping.wrap import wrap
+from rosewood.defences.runner.wrap import wrap
 from rosewood.errors import RunError
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import sentences
@@ -78,6 +78,21 @@ def test_detection_compares_clean_and_attacked_texts(model: Model, tokenizer: To
     assert detection(guarded, ordered[20:], ordered[:20]).auroc == 0
     with pytest.raises(RunError, match="needs a guarded model"):
         detection(wrapped(model, tokenizer, "corrected"), texts, texts)
+
+
+def test_detection_of_a_guard_behind_a_front_end_is_of_the_texts_that_the_guard_reads(
+    model: Model, tokenizer: Tokenizer
+) -> None:
+    chain = wrapped(model, tokenizer, "corrected+guarded:energy", language="none")
+    corrected, guard = chain.shield.front[0], chain.shield.last
+    assert isinstance(guard, Guarding)
+    clean = sentences(20)
+    attacked = [text.replace("e", "\u0435") for text in clean]  # Cyrillic, which the front end takes back
+    assert attacked != clean and [corrected.read(each) for each in attacked] == [corrected.read(each) for each in clean]
+    found = detection(chain, clean, attacked)
+    assert found.auroc == pytest.approx(0.5) and found.caught == found.false_alarms
+    scores = guard.scores([(corrected.read(text),) for text in clean], chain.base())[1]
+    assert found.false_alarms == float((scores > chain.learnt["parts"][1]["threshold"]).mean())
 
 
 def test_a_suspicious_text_has_not_fooled_the_model() -> None:

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
+from rosewood.defences.runner.noise import DeleteNoise, MaskNoise, SubstituteNoise, generator
 from rosewood.defences.smoothed import Smoothed
-from rosewood.defences.smoothing.noise import DeleteNoise, MaskNoise, SubstituteNoise, generator
 from tiny_attack import sentences
 from tiny_defences import logits, wrapped
 

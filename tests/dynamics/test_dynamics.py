@@ -14,8 +14,7 @@ from rosewood.dynamics.drift import read_drift
 from rosewood.dynamics.inconsistency import read_inconsistency
 from rosewood.dynamics.masks import kept_by_tensor, kept_shares, mean_kept, second_order_ratios
 from rosewood.report.figures.dynamics import drift, inconsistency, mask_heatmap, second_order
-from rosewood.report.figures.save import save
-from rosewood.report.figures.style import drawn
+from rosewood.report.figures.style import drawn, save
 
 
 def recorded(run: Path, name: str, *records: dict[str, Any]) -> Path:

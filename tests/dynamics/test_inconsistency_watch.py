@@ -22,7 +22,7 @@ STEPS, BATCH = 5, 8
 def watched(recipe: Any, folder: Path, model: Any = None, data: Any = None, **settings: Any) -> Recording:
     trainer = Recording(
         model=tiny_bert(dropout=0.4) if model is None else model,
-        # A learning rate of 0: the weights of every step are those at hand.
+        # A learning rate of 0: the weights of every step are those of the model.
         args=arguments(folder, max_steps=STEPS, per_device_train_batch_size=BATCH, learning_rate=0.0, **settings),
         train_dataset=TinyData(size=80) if data is None else data,
         recipe=recipe,

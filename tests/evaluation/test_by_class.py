@@ -14,7 +14,7 @@ from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.groups import by_class, confusion
 from rosewood.report.parts import Table
 from rosewood.report.sections.evaluation import classes_section
-from rosewood.report.subject import subject
+from rosewood.report.subject import subject_of
 from tiny_attack import sentences
 from tiny_text import tiny_classifier, tiny_tokenizer
 
@@ -69,9 +69,9 @@ def test_tables_and_report_show_them() -> None:
     ]
     assert matrix.title == "Confusion of mine on test"
     assert matrix.rows == [["ham", *map(str, clean.confusion[0])], ["spam", *map(str, clean.confusion[1])]]
-    shown = classes_section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, found)]))
+    shown = classes_section(subject_of([EvaluatedRun(Path("mine"), "vanilla", 0, found)]))
     assert shown is not None and [type(part) for part in shown.parts] == [Table, Table]
     before = clean.model_copy(update={"classes": [], "confusion": [], "macro_f1": None})
     old = found.model_copy(update={"sets": [before]})  # as an older version wrote it
     assert class_grids({"mine": old}) == []
-    assert classes_section(subject([EvaluatedRun(Path("mine"), "vanilla", 0, old)])) is None
+    assert classes_section(subject_of([EvaluatedRun(Path("mine"), "vanilla", 0, old)])) is None

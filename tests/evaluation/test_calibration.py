@@ -9,15 +9,16 @@ from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 
 from rosewood.errors import DataError
-from rosewood.evaluation.calibration import (
+from rosewood.evaluation.metrics import (
     TEMPERATURES,
     ReliabilityBin,
     best_temperature,
     expected_calibration_error,
     held_out_ece,
+    merged,
+    predicted_labels,
     reliability,
 )
-from rosewood.evaluation.metrics import merged, predicted_labels
 
 
 def random_case(seed: int, examples: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,7 @@ from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 from rosewood.errors import DataError
-from rosewood.evaluation.calibration import expected_calibration_error
-from rosewood.evaluation.metrics import accuracy, brier, negative_log_likelihood
+from rosewood.evaluation.metrics import accuracy, brier, expected_calibration_error, negative_log_likelihood
 from rosewood.tensors.statistics import wilson_interval
 
 

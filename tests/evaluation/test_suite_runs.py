@@ -319,7 +319,7 @@ def test_live_attacks_with_words(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lexicon is the one that `rosewood attack` takes by default, and is told."""
+    """The lexicon is the one that `rosewood attack` takes by default, and is named in the output."""
 
     def absent(_: Path) -> Lexicon:
         raise AbsentError("not installed")

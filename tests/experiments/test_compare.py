@@ -20,13 +20,13 @@ from scipy.stats import ttest_ind
 
 from held_elsewhere import held_elsewhere
 from launcher import child
-from rosewood.comparison import methods
+from rosewood.comparison import significance
 from rosewood.errors import RunError
+from rosewood.experiments.cell import LiveTable, status_of
 from rosewood.experiments.compare import compare
 from rosewood.experiments.engines import worker
 from rosewood.experiments.engines.local import Event
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import LiveTable, status_of
 from rosewood.experiments.tables import comparison_of
 from rosewood.results import CellResult, Comparison
 from rosewood.training.run import finish_run
@@ -84,7 +84,7 @@ def test_figures_are_means_over_seeds_tested_against_the_baseline(place: Place) 
 
 
 def test_figures_of_models_that_have_learnt_are_tested(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "is_guessing", lambda evaluation: False)
+    monkeypatch.setattr(significance, "is_guessing", lambda evaluation: False)
     experiment = tiny_experiment(place.folder)
     found = [status_of(cell, place.whole) for cell in cells_of(experiment, place.data)]
     by_name = {(each.label, each.figure): each for each in comparison_of(experiment, found).figures}

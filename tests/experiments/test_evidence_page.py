@@ -19,7 +19,17 @@ from evidence_page import (
     per_cent,
     with_tables,
 )
-from kept_studies import CLEAN, KEPT, Study, kept_experiment, rift_small, rose_small
+from kept_studies import (
+    CLEAN,
+    KEPT,
+    Study,
+    gain_over_examples,
+    kept_experiment,
+    kept_outcomes,
+    pairs_of,
+    rift_small,
+    rose_small,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -84,3 +94,23 @@ def test_an_experiment_that_has_not_run_is_marked() -> None:
     study = kept_experiment("rose-table4")
     assert study.finished == 0 and study.planned > 0
     assert "–" in method_table(study)
+
+
+def test_gains_over_examples_by_hand() -> None:
+    ours, theirs = {0: 1.0, 1: 1.0, 2: 0.0, 7: 1.0}, {0: 0.0, 1: 1.0, 2: 0.0}
+    second = ({0: 1.0, 1: 1.0, 2: 1.0}, {0: 1.0, 1: 1.0, 2: 1.0})
+    # Of the three examples that both have, the differences are 100, 0, 0 with one seed and 0, 0, 0 with the other.
+    middle, low, high = gain_over_examples([(ours, theirs), second]) or (0.0, 0.0, 0.0)
+    half = 1.96 * (((50 - 50 / 3) ** 2 + 2 * (50 / 3) ** 2) / 2 / 3) ** 0.5
+    assert (middle, low, high) == pytest.approx((50 / 3, 50 / 3 - half, 50 / 3 + half))
+    assert gain_over_examples([]) is None
+
+
+def test_kept_outcomes_have_the_figures_of_the_kept_results() -> None:
+    study, outcomes = kept_experiment("evidence-a"), kept_outcomes("evidence-a")
+    assert len(outcomes) == study.finished > 0
+    for (method, seed), figures_of_cell in outcomes.items():
+        assert {CLEAN, "AdvGLUE", "under pwws", "under worst words"} <= figures_of_cell.keys()
+        for figure, rows in figures_of_cell.items():
+            assert sum(rows.values()) / len(rows) == pytest.approx(study.seeds_of(method, figure)[seed]), figure
+    assert len(pairs_of(outcomes, "rose-second", "vanilla", CLEAN)) == len(study.seeds_of("rose-second", CLEAN))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rosewood.experiments.cell import CellStatus
 from rosewood.experiments.experiment import build_experiment
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.status import CellStatus
 from rosewood.experiments.tables import comparison_of, grids_of
 from rosewood.results import CellResult, Evaluation, Mean, SetResult
 from tiny_experiment import tiny_experiment

@@ -14,8 +14,8 @@ from cli.conftest import Rosewood, rosewood  # noqa: F401  a fixture
 from reported_runs import write_run
 from rosewood import gate
 from rosewood.errors import RunError
-from rosewood.evaluation.calibration import expected_calibration_error
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
+from rosewood.evaluation.metrics import expected_calibration_error
 from rosewood.experiments.gate import _RESAMPLES, Gate, Requirement, read_requirements
 from rosewood.experiments.gate_fixture import rosewood_gate  # noqa: F401  a fixture
 from rosewood.results import Evaluation

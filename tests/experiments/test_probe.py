@@ -17,9 +17,9 @@ from rosewood.data.loading import load_split
 from rosewood.data.tasks import build_task, load_task
 from rosewood.errors import DataError, ExperimentError, RosewoodError
 from rosewood.evaluation.files import predictions_path
+from rosewood.experiments.compare import check_features, experiment_of, probe
 from rosewood.experiments.engines.local import Event
 from rosewood.experiments.grid import cells_of
-from rosewood.experiments.probe import check_features, experiment_of, probe
 from rosewood.lab.probing import Probing
 from tiny_experiment import InThisProcess
 from tiny_probe import FOLDER, TRAINING, write_msgs, write_rows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rosewood.errors import ExperimentError
+from rosewood.errors import ExperimentError, RecipeError, RunError
 from rosewood.experiments.engines.local import Event
 from rosewood.experiments.harden.candidates import (
     START,
@@ -25,8 +25,9 @@ from rosewood.experiments.harden.candidates import (
 from rosewood.experiments.harden.race import FILE, Race
 from rosewood.experiments.harden.schedule import HARDER, Stopwatch, judging_seconds, planned
 from rosewood.experiments.harden.stage import WORK, Work, result_file
+from rosewood.experiments.harden.verdict import sentence_of
 from rosewood.recipe import load_recipe
-from rosewood.results import Costs, Hardening, Measured
+from rosewood.results import Change, Costs, Hardening, Measured
 
 ROWS = 200
 
@@ -278,4 +279,40 @@ def test_only_models_that_started_alike_are_mixed() -> None:
 def test_the_cost_limit_leaves_out_ensembles() -> None:
     assert wrappers(["characters"], 1.0) == ["corrected"]
     assert "smoothed:mask" in wrappers(["characters"], 1000.0)
-    assert wrappers(["words"], 1.0) == []
+    assert wrappers(["words"], 1.0) == ["encoded"]
+    assert wrappers(["all"], 1.0) == ["corrected", "encoded", "corrected+encoded"]
+    with pytest.raises(RunError, match=r"smoothed:mask takes 50 passes.*give --max-cost 50"):
+        wrappers(["words"], 1.0, ["smoothed:mask"])
+
+
+def test_defences_that_were_asked_for_are_checked_before_any_work() -> None:
+    assert wrappers(["words"], 1.0, []) == []
+    assert wrappers(["words"], 1.0, ["corrected"]) == ["corrected"]
+    with pytest.raises(RecipeError, match="did you mean corrected"):
+        wrappers(["words"], 1.0, ["corected"])
+
+
+@pytest.mark.parametrize(("after", "said"), [(0.89, True), (0.94, False)])
+def test_a_clean_loss_beyond_the_limit_is_said_even_if_it_may_be_chance(after: float, said: bool) -> None:
+    def change(what: str, role: Any, before: float, after: float) -> Change:
+        both: Any = {"before": before, "after": after, "difference": after - before, "interval": (-0.1, 0.1)}
+        return Change(what=what, role=role, examples=100, p=0.01, **both)
+
+    found = [change("clean", "clean", 0.95, after), change("under characters", "threat", 0.02, 0.6)]
+    rows = {START: 95, "a": 94}
+    tried = [
+        Measured(candidate=name, stage=0, steps=0, right=[row < right for row in range(100)], robust=[True])
+        for name, right in rows.items()
+    ]
+    state = Hardening(
+        identity="", command="", model="m", start="m", pretrained="p", task="t", threats=["characters"], budget=60,
+        max_clean_loss=2.0, max_cost=1.0, tried=tried, winner="a", changes=found,
+    )  # fmt: skip
+    sentence = sentence_of(state, better=True)
+    assert sentence.startswith("a is better: clean 95.0 -> ")
+    assert ("falls by 6.0 points, and you allow 2. On the 100 held-out rows it fell by 1.0" in sentence) == said
+    assert ("Mind the clean accuracy" in sentence) == said
+    assert "with another one, too" not in sentence
+    tried.append(tried[1].model_copy(update={"candidate": "encoded around a"}))
+    encoded = state.model_copy(update={"winner": "encoded around a", "tried": tried})
+    assert sentence_of(encoded, better=True).endswith("attack it with another one, too, such as --lexicon roget.")

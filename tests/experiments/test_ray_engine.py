@@ -61,7 +61,7 @@ class LostError(Exception):
 
 
 class Scripted:
-    """A cluster whose tasks are lists of what they yield; an exception stands for a lost process."""
+    """A cluster whose tasks are lists of what they yield; an exception means a lost process."""
 
     exceptions = SimpleNamespace(RayError=LostError)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from junk import TEXTS
-from rosewood.cli import app, attack, demo, evaluate, explain, listing, models, train  # noqa: F401  each adds its command
+from rosewood.cli import app, attack, evaluate, explain, harden, listing, models, train  # noqa: F401  each adds its command
 from rosewood.errors import RosewoodError
 
 WORDS = st.one_of(
@@ -46,7 +46,7 @@ def commands(draw: st.DrawFn) -> list[str]:
         words += [option, draw(WORDS)]
     words += draw(FLAGS)
     # A model that is nowhere: with good arguments, too, no training starts.
-    return [*words, "--model", "./nowhere"] if name == "train" else words
+    return [*words, "--model", "nobody/nowhere"] if name == "train" else words
 
 
 def test_commands(profile: settings, tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ from rosewood.errors import RunError
 from rosewood.evaluation.predict import PredictionCache, TextQuery, answer
 from rosewood.experiments.experiment import read_experiment
 from rosewood.models.open import load_classifier, load_pretrained
-from rosewood.report.card import model_card
+from rosewood.report.hub import model_card
 from rosewood.report.page import page
-from rosewood.report.subject import subject
-from rosewood.results.history import History
+from rosewood.report.subject import subject_of
 from rosewood.results.journal import FinishedRow, Journal, RowJournal
+from rosewood.results.run import History
 from rosewood.words.lexicon import Lexicon
 from tiny_experiment import write_experiment
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
@@ -95,7 +95,7 @@ def test_what_a_report_reads(profile: settings, run: Path) -> None:
     def read() -> None:
         found = load_runs([run, other])
         compared(found, "vanilla")
-        page([subject(found, "vanilla", landscape=landscapes)], "title")
+        page([subject_of(found, "vanilla", landscape=landscapes)], "title")
 
     check_damage(profile, [*files_of(run), *files_of(landscapes)], read)
 
@@ -209,7 +209,7 @@ def test_what_was_found_in_damaged_runs(run: Path) -> None:
 
     def refused(name: str, content: str, reason: str) -> None:
         (run / name).write_text(content)
-        for read in (lambda: subject(load_runs([run])), lambda: model_card(run)):
+        for read in (lambda: subject_of(load_runs([run])), lambda: model_card(run)):
             with pytest.raises(RunError, match=reason):
                 read()
         (run / name).write_text(good[name])

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from architectures import ARCHITECTURES, PaddedEosData, t5_encoder
-from rosewood.models.candidates import candidate_names
+from rosewood.models.parameters import candidate_names
 from rosewood.recipe import load_recipe, recipe_names
 from tiny import Recording, arguments, differing, weights
 

@@ -66,7 +66,7 @@ def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun) -> None:
         RunLosses([run, run / "elsewhere"])
 
 
-def test_runs_of_the_same_name_are_told_apart(make_run: MakeRun) -> None:
+def test_runs_of_the_same_name_are_distinguished(make_run: MakeRun) -> None:
     losses = RunLosses([make_run("one/vanilla", 1), make_run("two/vanilla", 2)], size=8)
     first, second = losses.folders
     assert first.endswith("one-vanilla") and second.endswith("two-vanilla")

@@ -15,7 +15,7 @@ from tiny_text import save_tiny_checkpoint, tiny_classifier
 
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that holds shapes alone stands for one that this machine may not have."""
+    """A device that holds shapes alone takes the place of one that this machine may not have."""
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))
 

@@ -17,9 +17,8 @@ import rosewood
 from rosewood.config.settings import Lora
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.adapters import encoder, low_rank_changes, with_adapter, without_adapter
-from rosewood.models.candidates import candidate_names
 from rosewood.models.modes import dropout_sites
-from rosewood.models.pretrained_part import pretrained_names
+from rosewood.models.parameters import candidate_names, pretrained_names
 from rosewood.models.sites import FeedForwards, Place, Site
 from rosewood.perturbations.weight_ascent import WeightAscent
 from rosewood.protocol import Run

@@ -8,7 +8,7 @@ from torch import nn
 from architectures import ARCHITECTURES, bert, roberta
 from rose_oracle import bert_candidates
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidate_names
+from rosewood.models.parameters import candidate_names
 
 # Where the repeated blocks of each architecture are, read off its definition by hand.
 BLOCKS = {

@@ -8,7 +8,7 @@ import torch
 from torch import distributed, nn
 
 from launcher import child
-from rosewood.models.candidates import SquaredGradients
+from rosewood.models.parameters import SquaredGradients
 from rosewood.protocol import Output
 
 

@@ -11,14 +11,13 @@ from torch.nn import functional
 from torch.utils.data import default_collate
 
 from rosewood.errors import RecipeError, RunError
-from rosewood.perturbations.changed_words.change import WordChanger, example_losses
 from rosewood.perturbations.mixture import Mixture
 from rosewood.perturbations.substitution import Substitution
 from rosewood.perturbations.typing import Typing
 from rosewood.protocol import Output, Progress, Run
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.words.alignment import SubstituteCollator, stretched
-from rosewood.words.changes import collate_changes, column_of
+from rosewood.words.changes import WordChanger, collate_changes, column_of, example_losses
 from slow_methods import PaddedData
 from tiny import TinyData, arguments, tiny_bert, trained
 from tiny_substitutes import Substituted, made_up_changes

@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 from reported_runs import EVIL, attack_result, guess, write_run
 from rosewood.attacks.runner.report import save_outcome
 from rosewood.errors import RunError
-from rosewood.report.card import model_card, write_card
+from rosewood.report.hub import model_card, write_card
 from rosewood.results import Average, AveragedRun, Evaluation
 from tiny_runs import run_info
 

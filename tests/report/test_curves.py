@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rosewood.errors import RunError
-from rosewood.results.history import training_history
+from rosewood.results.run import training_history
 
 
 def write(path: Path, lines: list[dict], end: str = "") -> Path:

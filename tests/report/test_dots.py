@@ -2,7 +2,7 @@
 
 import pytest
 
-from rosewood.comparison.methods import Figure
+from rosewood.comparison.significance import Figure
 from rosewood.comparison.statistics import t_interval
 from rosewood.report.figures.evaluation import Dot, averaged, dots
 from rosewood.report.figures.style import PALETTE, label, mark

@@ -64,7 +64,7 @@ def test_perspectives_are_the_means_of_the_evaluation() -> None:
     assert figure.data[0].error_x.array[1] == pytest.approx(100 * (high - vanilla["shift"].value))
     assert figure.data[0].error_x.arrayminus[1] == pytest.approx(100 * (vanilla["shift"].value - low))
     assert figure.data[1].x[0] == pytest.approx(85), "the mean of 32 and 36 of 40"
-    assert perspectives(seeds_of(bare())) is None, "one perspective alone is no comparison of perspectives"
+    assert perspectives(seeds_of(bare())) is None, "one perspective alone compares nothing"
 
 
 def test_tasks_are_averaged_within_a_seed_and_are_no_seeds_themselves() -> None:

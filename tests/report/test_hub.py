@@ -14,7 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 from reported_runs import write_run
 from rosewood.errors import RunError
 from rosewood.report import hub
-from rosewood.report.card import card_of, write_card
+from rosewood.report.hub import card_of, write_card
 from rosewood.results import Evaluation
 
 

@@ -11,7 +11,7 @@ from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.comparison.runs import load_runs
 from rosewood.report.page import page, write_report
 from rosewood.report.parts import Section, Table
-from rosewood.report.subject import subject
+from rosewood.report.subject import subject_of
 from rosewood.results.grid import Grid
 
 
@@ -46,7 +46,7 @@ def outline(text: str) -> Outline:
 def evil(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("evil")
     runs = [write_run(folder / f"{number}", f"{recipe}{EVIL}", words=EVIL) for number, recipe in enumerate("ab")]
-    return page([subject(load_runs(runs), f"a{EVIL}")], EVIL)
+    return page([subject_of(load_runs(runs), f"a{EVIL}")], EVIL)
 
 
 def test_text_from_data_is_text(evil: str) -> None:
@@ -81,12 +81,12 @@ def test_ten_runs_fit_into_eight_megabytes(tmp_path: Path) -> None:
     for run in runs:
         watch(run, steps=2000)
         landscape(run.name, points=51).save(tmp_path / "landscapes" / f"{run.name}.json")
-    write_report([subject(load_runs(runs), landscape=tmp_path / "landscapes")], tmp_path / "report.html")
+    write_report([subject_of(load_runs(runs), landscape=tmp_path / "landscapes")], tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 8_000_000
 
 
 def test_notes_stand_under_the_title_and_closing_sections_after_all_chapters(tmp_path: Path) -> None:
-    subjects = [subject(load_runs([write_run(tmp_path / name)]), title=f"On {name}") for name in ("one", "two")]
+    subjects = [subject_of(load_runs([write_run(tmp_path / name)]), title=f"On {name}") for name in ("one", "two")]
     grid = Grid("Cells that failed", ["cell", "error"], [["rose-0", f"broke {EVIL}"]], texts=2)
     closing = [Section("What failed", [Table(grid, titled=True)], "They are in no table above.")]
     text = page(subjects, "Both", [f"A note {EVIL}"], closing)
@@ -105,7 +105,7 @@ def test_notes_stand_under_the_title_and_closing_sections_after_all_chapters(tmp
 
 
 def test_several_subjects_are_chapters(tmp_path: Path) -> None:
-    subjects = [subject(load_runs([write_run(tmp_path / name)]), title=f"On {name}") for name in ("one", "two")]
+    subjects = [subject_of(load_runs([write_run(tmp_path / name)]), title=f"On {name}") for name in ("one", "two")]
     found = outline(page(subjects, "Both"))
     assert [tag for tag, _ in found.elements].count("h2") == 2
     links = [a["href"] for tag, a in found.elements if tag == "a"]

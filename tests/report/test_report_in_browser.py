@@ -12,7 +12,7 @@ from browser import DESKTOP, PHONE, Browser, browser  # noqa: F401  a fixture
 from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.comparison.runs import load_runs
 from rosewood.report.page import write_report
-from rosewood.report.subject import subject
+from rosewood.report.subject import subject_of
 
 DRAWN = """
     const done = arguments[arguments.length - 1];
@@ -43,7 +43,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     for number in range(2):
         landscape(f"{number}", points=11, source=EVIL).save(folder / "landscapes" / f"{number}.json")
-    write_report([subject(load_runs(runs), landscape=folder / "landscapes")], folder / "report.html")
+    write_report([subject_of(load_runs(runs), landscape=folder / "landscapes")], folder / "report.html")
     return folder / "report.html"
 
 

@@ -12,8 +12,7 @@ import pytest
 from plotly.subplots import make_subplots
 
 from rosewood.errors import DataError
-from rosewood.report.figures.save import save
-from rosewood.report.figures.style import PALETTE, SEQUENTIAL, styled
+from rosewood.report.figures.style import PALETTE, SEQUENTIAL, save, styled
 
 
 def everything() -> go.Figure:

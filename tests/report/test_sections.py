@@ -25,14 +25,14 @@ from rosewood.report.sections.evaluation import (
 )
 from rosewood.report.sections.reproduce import commands, commands_section
 from rosewood.report.sections.training import drift_section, inconsistency_section, masks_section
-from rosewood.report.subject import Subject, subject
+from rosewood.report.subject import Subject, subject_of
 from rosewood.results import Evaluation, LiveAttack
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> Subject:
     rights = {"vanilla": 30, "rose": 33}
-    return subject(load_runs([write_run(tmp_path / name, name, right=right) for name, right in rights.items()]))
+    return subject_of(load_runs([write_run(tmp_path / name, name, right=right) for name, right in rights.items()]))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def bare(tmp_path: Path) -> Subject:
     plain = {"sets": [only], "anomalies": [], "means": [], "missing": [], "suite": None}
     other = tmp_path / "checkpoint"
     found.model_copy(update=plain).save(other / "evaluation.json")
-    return subject(load_runs([other]))
+    return subject_of(load_runs([other]))
 
 
 def kinds(section: Section | None) -> list[type[Part]]:
@@ -82,7 +82,7 @@ def test_the_comparison_says_which_tasks_its_chart_averages(tmp_path: Path) -> N
         return EvaluatedRun(tmp_path, method, seed, evaluation().model_copy(update={"task": task}))
 
     def lead(*runs: EvaluatedRun) -> str:
-        found = comparison_section(subject(runs))
+        found = comparison_section(subject_of(runs))
         assert found is not None
         return found.lead
 
@@ -122,11 +122,11 @@ def test_what_was_found_on_one_run_and_tried_on_another(tmp_path: Path) -> None:
     (found,) = (each.parent for each in vanilla.glob("attacks/*/attack.json"))
     source = load_attack(found).model_copy(update={"fingerprint": "of vanilla"})
     save_outcome(source, found)
-    assert transfer_section(subject(load_runs([vanilla, rose]))) is None
+    assert transfer_section(subject_of(load_runs([vanilla, rose]))) is None
     facts = {"attack": "pwws", "found_on": source.model, "source": source.fingerprint}
     tried = attack_result(broken=4, count=7).model_copy(update={"attack": "replay", "settings": facts})
     save_outcome(tried, rose / "replays" / "pwws-test-1")
-    section = transfer_section(subject(load_runs([vanilla, rose])))
+    section = transfer_section(subject_of(load_runs([vanilla, rose])))
     assert section is not None
     (part,) = section.parts
     assert isinstance(part, Table) and part.grid.header == ["found on", "vanilla", "rose"]
@@ -148,7 +148,7 @@ def test_an_attack_under_other_conditions_is_another_attack(
     changes: dict[str, object], told: str, full: Subject, tmp_path: Path
 ) -> None:
     attacked_again(tmp_path / "rose", "pwws-test-other", **changes)
-    again = subject(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
+    again = subject_of(load_runs([tmp_path / "vanilla", tmp_path / "rose"]))
     table = attack_table(attacked([run.evaluated for run in again.runs]), again.runs)
     assert table is not None
     assert [row[:2] for row in table.rows] == [
@@ -212,11 +212,11 @@ def test_cells_of_an_experiment_have_its_command_once(tmp_path: Path) -> None:
         return {part.title: part.text for part in section.parts if isinstance(part, Listing)}
 
     runs = load_runs([*folders, plain])
-    typed = listed(subject(runs, experiment="experiments/my study.yaml"))
+    typed = listed(subject_of(runs, experiment="experiments/my study.yaml"))
     assert list(typed) == ["experiment", "vanilla"] and typed["vanilla"].startswith("rosewood train")
     words = ["rosewood", "compare", "experiments/my study.yaml", "--output", str(output)]
     assert shlex.split(typed["experiment"]) == words
-    assert shlex.split(listed(subject(runs))["experiment"])[2] == "my study"
+    assert shlex.split(listed(subject_of(runs))["experiment"])[2] == "my study"
 
 
 def test_a_command_names_the_lexicon_where_the_attack_has_recorded_it(full: Subject) -> None:
@@ -231,7 +231,7 @@ def test_a_command_names_the_lexicon_where_the_attack_has_recorded_it(full: Subj
 
 def test_several_seeds_have_names_and_one_colour_a_method(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / f"{seed}", "rose", seed, 30 + seed) for seed in range(2)]
-    found = subject(load_runs([*folders, write_run(tmp_path / "v", "vanilla")]))
+    found = subject_of(load_runs([*folders, write_run(tmp_path / "v", "vanilla")]))
     assert [run.name for run in found.runs] == ["rose, seed 0", "rose, seed 1", "vanilla"]
     assert list(found.marks) == ["rose", "vanilla"] and found.baseline == "vanilla"
 
@@ -246,7 +246,7 @@ def test_the_dots_of_groups_and_calibration_are_in_tables(full: Subject) -> None
 def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / "v", "vanilla")]
     folders += [watch(write_run(tmp_path / f"{seed}", "rose", seed)) for seed in range(2)]
-    found = subject(load_runs(folders))
+    found = subject_of(load_runs(folders))
     titles = [section.title for section in sections(found)]
     assert titles[titles.index("Training") + 1 : titles.index("Recipes")] == [
         *("Selection", "Drift", "Dropout inconsistency")
@@ -271,7 +271,7 @@ def test_watched_runs_have_their_own_sections_in_the_colours_of_the_page(tmp_pat
 def test_a_run_too_short_for_its_watch_is_left_out(tmp_path: Path) -> None:
     folder = watch(write_run(tmp_path / "run"), steps=0)
     sections_of_training = (masks_section, drift_section, inconsistency_section)
-    assert [write(subject(load_runs([folder]))) for write in sections_of_training] == [None] * 3
+    assert [write(subject_of(load_runs([folder]))) for write in sections_of_training] == [None] * 3
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "recipe.yaml"])
@@ -279,7 +279,7 @@ def test_a_file_that_is_no_text_is_named(name: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / name).write_bytes(b"\xff\x00")
     with pytest.raises(RunError, match=rf"{name}.*: .*(can't decode byte|expected UTF-8 text, got 0xff)"):
-        subject(load_runs([folder]))
+        subject_of(load_runs([folder]))
 
 
 def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     for name in ("pre-trained", "run1", "run0", "stranger"):
         note, command = "with an untrained head" * (name == "pre-trained"), "rosewood landscape run0 run1"
         landscape(name, note=note, command=command).save(folder / f"{name}.json")
-    found = subject(runs, landscape=folder)
+    found = subject_of(runs, landscape=folder)
     shown = next(section for section in sections(found) if section.title == "Loss landscape")
     assert [chart.title for chart in shown.parts[0].charts] == ["pre-trained", "rose, seed 0", "rose, seed 1"]
     assert {chart.figure.data[0].type for chart in shown.parts[0].charts} == {"contour"} and not shown.needs_legend
@@ -300,19 +300,19 @@ def test_landscapes_are_those_of_the_runs(tmp_path: Path) -> None:
     assert table.rows[1] == ["rose, seed 0", "0.1000", "75.0%", "0.5000", "≥ 0.0400", "-", "-"]
     landscape("run1", points=7).save(folder / "run1.json")
     with pytest.raises(RunError, match="do not compare: pre-trained and rose, seed 1 differ in coordinates"):
-        subject(runs, landscape=folder)
+        subject_of(runs, landscape=folder)
     wider = landscape("run1").sharpness.model_copy(update={"threshold": 0.2})
     landscape("run1", sharpness=wider).save(folder / "run1.json")
     with pytest.raises(RunError, match="do not compare: pre-trained and rose, seed 1 differ in threshold"):
-        subject(runs, landscape=folder)
+        subject_of(runs, landscape=folder)
     for seed in range(2):
         (folder / f"run{seed}.json").unlink()
     with pytest.raises(RunError, match=r"has no landscape of these runs \(expected run0.json, run1.json\)"):
-        subject(runs, landscape=folder)
+        subject_of(runs, landscape=folder)
 
 
 def test_charts_are_safe_within_a_script(tmp_path: Path) -> None:
-    found = subject(load_runs([watch(write_run(tmp_path / "run", words=EVIL), EVIL)]))
+    found = subject_of(load_runs([watch(write_run(tmp_path / "run", words=EVIL), EVIL)]))
     texts = [
         chart.json
         for section in sections(found)

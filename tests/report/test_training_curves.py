@@ -2,7 +2,7 @@
 
 from rosewood.report.figures.dynamics import training_curves
 from rosewood.report.figures.style import PALETTE
-from rosewood.results.history import Curve
+from rosewood.results.run import Curve
 
 
 def test_runs_of_a_method_share_its_colour() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from reported_runs import attack_result, guess, save_with_predictions, write_run
 from rosewood.attacks.runner.report import save_outcome
-from rosewood.comparison.paired import KINDS, paired_tests
 from rosewood.comparison.runs import by_method, load_runs
+from rosewood.comparison.significance import KINDS, paired_tests
 from rosewood.comparison.statistics import mcnemar
 from rosewood.errors import RunError
 from rosewood.evaluation.files import save_evaluation
-from rosewood.report.subject import Subject, subject
+from rosewood.report.subject import Subject, subject_of
 from rosewood.report.verdict import Verdict, verdict
 from rosewood.results import Evaluation, LiveAttack
 
@@ -37,7 +37,7 @@ def said(tmp_path: Path):
         if not keep_attacks:
             for folder in folders:
                 shutil.rmtree(folder / "attacks")
-        found: Subject = subject(load_runs(folders), baseline)
+        found: Subject = subject_of(load_runs(folders), baseline)
         return verdict(found)
 
     return of
@@ -118,7 +118,7 @@ def test_noise_and_attacks_are_tested_on_the_same_examples(said, tmp_path: Path)
         shutil.rmtree(folder / "attacks")
     for folder, broken in zip(folders, (90, 20), strict=True):
         save_outcome(attack_result(broken, count=100), folder / "attacks" / "pwws-test-f")
-    found = verdict(subject(load_runs(folders)))
+    found = verdict(subject_of(load_runs(folders)))
     assert found.sentence.startswith("rose is better than vanilla under pwws on own test (p < 0.05 after")
     tests, untested = paired_tests(by_method(load_runs(folders)), "vanilla")
     assert untested == [] and len(tests) == 7
@@ -148,7 +148,7 @@ def test_many_noises_do_not_hide_what_an_attack_shows(tmp_path: Path) -> None:
         ps = [each.p for each in family]
         expected = [min(1, max(q * sum(other >= q for other in ps) for q in ps if q <= p)) for p in ps]
         assert [each.adjusted for each in family] == pytest.approx(expected)
-    assert verdict(subject(load_runs(folders))).sentence.startswith("rose is better than vanilla under pwws on own")
+    assert verdict(subject_of(load_runs(folders))).sentence.startswith("rose is better than vanilla under pwws on own")
 
 
 def test_an_attack_that_was_not_made_alike_is_not_tested_and_said_to_be(said, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_attack_that_was_not_made_alike_is_not_tested_and_said_to_be(said, tm
     unsettled = late.summary.model_copy(update={"counts": {"out_of_time": 1}})
     for folder in folders:
         save_outcome(late.model_copy(update={"summary": unsettled}), folder / "attacks" / "genetic-test-f")
-    sentence = verdict(subject(load_runs(folders))).sentence
+    sentence = verdict(subject_of(load_runs(folders))).sentence
     assert "none of 7 tests" in sentence
     assert sentence.endswith(
         "Not tested: under genetic on own test (it ran out of time); under typos on own test (the two runs "
@@ -170,7 +170,7 @@ def test_an_attack_that_was_not_made_alike_is_not_tested_and_said_to_be(said, tm
         evaluation = Evaluation.load(folder / "evaluation.json")
         save_evaluation(evaluation.model_copy(update={"attacks": [live]}), folder)
     assert "under checked on clean plain (rosewood evaluate keeps no attacked texts" in (
-        verdict(subject(load_runs(folders))).sentence
+        verdict(subject_of(load_runs(folders))).sentence
     )
 
 
@@ -178,7 +178,7 @@ def test_a_method_at_guessing_is_not_called_better(said, tmp_path: Path) -> None
     """It answers one label whatever it reads: on noise it keeps what vanilla loses."""
     folders = [write_run(tmp_path / "vanilla", "vanilla", right=30)]
     folders.append(guess(write_run(tmp_path / "freelb", "freelb", right=20)))
-    found = verdict(subject(load_runs(folders)))
+    found = verdict(subject_of(load_runs(folders)))
     assert found.sentence == (
         "No difference from vanilla can be tested. Not tested: freelb (one of the two is at guessing)."
     )
@@ -186,6 +186,6 @@ def test_a_method_at_guessing_is_not_called_better(said, tmp_path: Path) -> None
     folders = [write_run(tmp_path / f"vanilla{seed}", "vanilla", seed, 30 + seed) for seed in range(3)]
     folders += [guess(write_run(tmp_path / f"freelb{seed}", "freelb", seed, 20)) for seed in range(3)]
     folders += [write_run(tmp_path / f"rose{seed}", "rose", seed, 37 + seed) for seed in range(3)]
-    found = verdict(subject(load_runs(folders)))
+    found = verdict(subject_of(load_runs(folders)))
     assert "freelb is" not in found.sentence and "rose is better than vanilla" in found.sentence
     assert "freelb (one of the two is at guessing)" in found.sentence

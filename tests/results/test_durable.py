@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rosewood.results.durable import UNFINISHED, staged
+from rosewood.results.files import UNFINISHED, staged
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:

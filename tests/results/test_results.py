@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rosewood.errors import RunError
-from rosewood.results import Evaluation, Metrics, MissingSet, RunInfo, SetResult, durable
+from rosewood.results import Evaluation, Metrics, MissingSet, RunInfo, SetResult, files
 
 
 def evaluation() -> Evaluation:
@@ -88,7 +88,7 @@ def test_a_failed_save_keeps_the_old_file_and_leaves_no_other(tmp_path: Path, mo
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(durable.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(RunError, match=r"cannot write .*metrics\.json: No space left on device"):
         metrics(0.1).save(path)
     assert Metrics.load(path).train_loss == 0.5

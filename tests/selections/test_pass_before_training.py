@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rosewood.models.candidates import SquaredGradients
+from rosewood.models.parameters import SquaredGradients
 from slow_methods import PaddedData
 from tiny import Recording, arguments, tiny_bert
 from tiny_tasks import TASKS, TokenData

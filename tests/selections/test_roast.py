@@ -243,7 +243,7 @@ def test_a_random_order_drawn_once_favours_the_same_weights_in_every_epoch() -> 
     overlap = {}
     for importance in ("random", "random_once"):
         first, second = (mask_of(size, sums, epoch, importance=importance) > 0 for epoch in (0, 1))
-        assert not torch.equal(first, second), "masks are drawn anew whatever the order"
+        assert not torch.equal(first, second), "masks are drawn again whatever the order"
         overlap[importance] = float((first & second).sum() / first.sum())
     probability = 1 / (1 + torch.exp(-20 * (torch.linspace(0, 1, size) - 0.9)))
     assert overlap["random"] == pytest.approx(float(probability.mean()), abs=0.03)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from rosewood.results.history import History
+from rosewood.results.run import History
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert, trained
 
@@ -54,7 +54,7 @@ def test_what_a_rose_run_writes(tmp_path: Path) -> None:
     logged = [record for record in trainer.state.log_history if "loss" in record]
     for record, pair in zip(logged, (records[:2], records[2:]), strict=True):
         assert abs(record["loss_ce"] - sum(r["terms"]["ce"] for r in pair) / 2) < 1e-6
-        assert abs(record["loss"] - record["loss_ce"]) < 1e-3, "the read-only term is no part of the loss"
+        assert abs(record["loss"] - record["loss_ce"]) < 1e-3, "the read-only term is not part of the loss"
         assert abs(record["kept_share"] - sum(r["kept_share"] for r in pair) / 2) < 1e-6
 
 

@@ -1,4 +1,4 @@
-"""A model that does not learn is told of while it trains, with what to change; one that learns is left in peace."""
+"""A model that does not learn is reported while it trains, with what to change; one that learns is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rosewood.data.loading import task_from_files
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics, RunInfo
-from rosewood.training.health import WarnsOfGuessing
+from rosewood.training.callbacks import WarnsOfGuessing
 from rosewood.training.run import Plan, start_run
 from tiny_text import save_tiny_checkpoint
 

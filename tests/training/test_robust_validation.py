@@ -62,7 +62,7 @@ class Scripted:
         self.data: list[Dataset] = []
 
     def __call__(self, model: Any, tokenizer: Any, data: Dataset, attack: Any, **settings: Any) -> Any:
-        torch.rand(7)  # what an attack draws is no business of the training
+        torch.rand(7)  # what an attack draws does not change the training
         self.weights.append({name: value.clone() for name, value in model.state_dict().items()})
         self.data.append(data)
         return SimpleNamespace(robust_accuracy=next(self._shares), clean_accuracy=1.0, attacked=True)

@@ -13,7 +13,7 @@ from keyed_dropout import keyed_dropout
 from replay import replay, same_weights
 from rose_oracle import Oracle, Settings
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidate_names
+from rosewood.models.parameters import candidate_names
 from rosewood.training.trainer import RobustTrainer
 from slow_methods import PaddedData
 from tiny import VOCABULARY, Recording, TinyData, arguments, tiny_bert, trained, weights

@@ -20,7 +20,7 @@ def masked_lm() -> MaskedLM:
     return tiny_masked_lm(KNOWN)
 
 
-def test_whole_words_and_pieces_are_told_apart(masked_lm: MaskedLM) -> None:
+def test_whole_words_and_pieces_are_distinguished(masked_lm: MaskedLM) -> None:
     known = masked_lm._vocabulary
     words = {text for text, whole in zip(known.texts, known.words, strict=True) if whole}
     pieces = [text for text, piece in zip(known.texts, known.pieces, strict=True) if piece]

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rosewood.errors import DataError
-from rosewood.words.noise import NOISES, noisy, typos
-from rosewood.words.typos import KEYBOARDS
+from rosewood.words.noise import KEYBOARDS, NOISES, noisy, typos
 
 TEXT = "Wonderful acting, although the PLOT doesn't hold (nothing new) under 2nd well-known scrutiny."
 CONTRACTED = f"{TEXT} It's clear we can't say they aren't bad; I'm sure it is fun, you will see, and we don't mind it."
@@ -217,7 +216,7 @@ def test_noise_depends_on_seed_and_index_only(kind: str) -> None:
     dataset = pairs()
     changed = noisy(dataset, ["one", "two"], kind, 0.5, seed=3)
     assert changed.to_dict() == noisy(dataset, ["one", "two"], kind, 0.5, seed=3).to_dict()
-    # A row's noise does not depend on what stands in the rows before or after it.
+    # A row's noise does not depend on the rows before or after it.
     other = dataset.map(lambda row, i: {"one": row["one"] if i == 7 else "Something quite different"},
                         with_indices=True)  # fmt: skip
     assert noisy(other, ["one", "two"], kind, 0.5, seed=3)[7] == changed[7]

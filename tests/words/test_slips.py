@@ -7,7 +7,7 @@ from unicodedata import name
 import pytest
 import regex
 
-from rosewood.words.typos import (
+from rosewood.words.noise import (
     HOMOGLYPHS,
     LOOK_ALIKES,
     Slip,

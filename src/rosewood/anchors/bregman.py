@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.models.pretrained_part import LentWeights
+from rosewood.models.parameters import LentWeights
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether, Weight, weight_at
 from rosewood.tensors.divergence import divergence_problems, symmetric_kl
 from rosewood.tensors.shards import cut, parts, whole

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rosewood.models.adapters import change_problems, low_rank_changes
-from rosewood.models.pretrained_part import PretrainedTether, pretrained_names
+from rosewood.models.parameters import PretrainedTether, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run, Term, Weight, weight_at
 from rosewood.tensors.shards import parts, stacked_norms, whole
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rosewood.models.adapters import low_rank_changes, start_problems
 from rosewood.models.modes import DropoutSetting
-from rosewood.models.pretrained_part import PretrainedTether, linear_weight_names, pretrained_names
+from rosewood.models.parameters import PretrainedTether, linear_weight_names, pretrained_names
 from rosewood.protocol import Anchor, Progress, Run
 from rosewood.tensors.draws import LEVELS, LOWEST, SixteenBits
 from rosewood.tensors.shards import part, parts, replaced

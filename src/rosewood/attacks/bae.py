@@ -63,7 +63,7 @@ class Bae(Attack):
                 "or set min_similarity to null to attack without"
             )
         if self.same_part_of_speech:
-            needed["tagger"] = "bae was told to keep the part of speech: pass a tagger, or set it to false"
+            needed["tagger"] = "bae is set to keep the part of speech: pass a tagger, or set it to false"
         return needed
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int:

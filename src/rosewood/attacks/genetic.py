@@ -135,7 +135,7 @@ class Genetic(Substitution):
 
 
 class _Space(NamedTuple):
-    """All candidates: the words of a text, the places that may change, and what may stand in each."""
+    """All candidates: the words of a text, the places that may change, and the words that may come to each."""
 
     words: Candidate
     places: NDArray[np.int64]
@@ -153,7 +153,7 @@ class _Space(NamedTuple):
         return made
 
     def at(self, words: Candidate, i: int) -> list[Candidate]:
-        """The words with everything that may stand in the i-th place."""
+        """The words with everything that may come to the i-th place."""
         at = int(self.places[i])
         before, after = words[:at], words[at + 1 :]
         return [(*before, each, *after) for each in self.options[i]]

@@ -14,7 +14,7 @@ first: an invisible character is then no edit at all, a reordering is two letter
 inserted. Byte-level tokenizers (GPT-2, RoBERTa) keep everything.
 
 Deviations: edits are within words, not in spaces or punctuation; kinds are combined (the paper runs one at a time: set
-the others to false); homoglyphs are those of `rosewood.words.typos`, fewer than Unicode's list; what stands before a
+the others to false); homoglyphs are those of `rosewood.words.noise`, fewer than Unicode's list; what comes before a
 backspace is drawn once a letter of the text, not evolved; one letter is edited at most once; the evolution lowers the
 margin (the paper the label's logit), asks for a generation at a time, and keeps what it has where a child is as good.
 """
@@ -33,7 +33,7 @@ from pydantic import Field
 from rosewood.attacks.runner.attack import Attack, Descent
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, probe
 from rosewood.attacks.runner.scores import Floats, first_lowest, highest_first
-from rosewood.words.typos import HOMOGLYPHS, letters_of
+from rosewood.words.noise import HOMOGLYPHS, letters_of
 
 ZERO_WIDTH = "\u200b\u200c\u200d"
 BACKSPACE = "\b"
@@ -132,7 +132,7 @@ class Imperceptible(Attack):
 
 
 _Kind = Callable[[Sequence[str], Random], str]
-"""From a letter, and the next one if there is one, to what stands there; empty if it cannot be edited."""
+"""From a letter, and the next one if there is one, to what takes their place; empty if it cannot be edited."""
 
 
 def _hidden(letters: Sequence[str], rng: Random) -> str:

@@ -23,8 +23,8 @@ from pydantic import Field
 from rosewood.attacks.runner.attack import Descent, Substitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.words.noise import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
 from rosewood.words.text import replaced
-from rosewood.words.typos import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
 
 BUGS: tuple[Slip, ...] = (inside(drop), inside(swap), look_alike, homoglyph, neighbour_key)
 LONGEST_SPLIT = 5

@@ -49,7 +49,7 @@ class TextFooler(Substitution):
                 "encoder=SentenceEncoder.load(), or set min_similarity to null to attack without"
             )
         if self.same_part_of_speech:
-            needed["tagger"] = "textfooler was told to keep the part of speech: pass a tagger, or set it to false"
+            needed["tagger"] = "textfooler is set to keep the part of speech: pass a tagger, or set it to false"
         return needed
 
     def constraints(self, resources: Resources) -> Sequence[Constraint]:

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack, Descent
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
+from rosewood.words.noise import Slip, drop, homoglyph, insert, neighbour_key, swap
 from rosewood.words.text import replaced
-from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, swap
 
 LETTERS_CHANGED: dict[Slip, int] = {swap: 2, drop: 1, insert: 1, neighbour_key: 1, homoglyph: 1}
 

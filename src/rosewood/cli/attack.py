@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app
-from rosewood.cli.attack_targets import Orders, target_of
+from rosewood.cli.attack_targets import Orders, Tries, carry_out_and_show, replay_on, target_of
 from rosewood.cli.evaluate import (
     check_run,
     common_length,
@@ -18,7 +18,7 @@ from rosewood.cli.evaluate import (
     own_file,
     results_folder,
 )
-from rosewood.cli.options import options_of_settings
+from rosewood.cli.options import check_models, options_of_settings
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
 from rosewood.errors import RunError, closest
@@ -26,7 +26,6 @@ from rosewood.errors import RunError, closest
 if TYPE_CHECKING:
     from rosewood.attacks.runner.execute import Engine
     from rosewood.attacks.runner.job import Campaign
-    from rosewood.results import AttackResult
 
 EXAMPLES = """
 [bold]Examples[/]
@@ -191,25 +190,25 @@ def attack(
     An attack that was stopped, by Ctrl-C or a crash, goes on when the same command is given again; one that is finished
     is read from its folder. Other settings, weights or data go to a folder of their own.
     """
-    from rosewood.attacks.runner.protocols import load_protocol
     from rosewood.results import TestFile
 
     attack = _chosen(attack, protocol, threat, bool(replay))
     if transfer and len(runs) < 2:
         raise RunError("--transfer tries what is found on each run on the others: name at least two runs")
+    check_models(runs)
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
     _check_files(lexicon, replay)
+    from rosewood.attacks.runner.protocols import load_protocol  # slow, and so are the imports below
+
     chosen = None if protocol is None else load_protocol(protocol)
     for run in runs:  # all of them before the first, which may take hours
         check_run(run, task, own=own or (TestFile(file="", text_columns=[]) if replay else None))
 
-    # Slow imports come after all that can be said without them.
     from rosewood.attacks.runner.api import choose_attack
     from rosewood.attacks.runner.constraints import constraints_of
-    from rosewood.attacks.runner.report import added_by, deviations_told, diff, edits_told, warning_of
-    from rosewood.cli.replays import Tries, replay_on
+    from rosewood.attacks.runner.report import added_by, deviations_caption, diff, edits_caption, warning_of
     from rosewood.comparison.attacks import attacked_grid
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
@@ -239,10 +238,10 @@ def attack(
         folders[folder] = run
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
             console.print("No counter-fitted neighbours in the data folder: words come from the lexicon roget.")
-        results[run] = carry_out_told(campaign, folder, jobs, console, blocks)
+        results[run] = carry_out_and_show(campaign, folder, jobs, console, blocks)
         if warning := warning_of(results[run]):
             console.print(warning, markup=False)
-        for said in filter(None, [tell(results[run]) for tell in (deviations_told, added_by, edits_told)]):
+        for said in filter(None, [tell(results[run]) for tell in (deviations_caption, added_by, edits_caption)]):
             console.print(said, markup=False)
         for example in [each for each in results[run].examples if each.status == "broken"][:show]:
             console.print(diff(example, names), end="\n\n")
@@ -286,26 +285,6 @@ def _check_files(lexicon: str | None, replays: list[Path]) -> None:
             raise RunError(
                 f"{folder}/attack.json does not exist: name the folder of a finished attack, RUN/attacks/NAME"
             )
-
-
-def carry_out_told(
-    campaign: Campaign, folder: Path, jobs: int, console: Console, engine: Engine | None = None
-) -> AttackResult:
-    """Carry a campaign out, or read its result, and say where that is."""
-    from rosewood.attacks.runner.execute import carry_out, finished
-
-    if finished(campaign, folder):
-        console.print(f"This attack was made before; its result is in {folder}", markup=False)
-    try:
-        result = carry_out(campaign, folder, jobs, engine=engine)
-    except KeyboardInterrupt:
-        console.print(f"Interrupted; what is finished is kept in {folder}. Give the same command again to go on.")
-        raise typer.Exit(130) from None
-    left = f", {result.summary.left_out} not begun in time" if result.summary.left_out else ""
-    console.print(
-        f"{result.summary.examples} examples in {result.seconds:.0f} s{left}. The result is in {folder}", markup=False
-    )
-    return result
 
 
 def _engine(name: str, jobs: int, address: str | None, cpus: int | None) -> Engine | None:

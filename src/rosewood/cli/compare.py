@@ -71,9 +71,9 @@ def compare(
     experiment = read_experiment(file).with_recipes(only)
     chosen = chosen_engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
+    from rosewood.experiments.cell import finished_otherwise, status_of
     from rosewood.experiments.compare import output_of, run_cells, tables_of
     from rosewood.experiments.grid import cells_of
-    from rosewood.experiments.status import finished_otherwise, status_of
 
     folder = output_of(experiment, output)
     found = [status_of(cell, folder) for cell in cells_of(experiment, data_dir)]
@@ -186,9 +186,9 @@ def probe(
         "per_device_train_batch_size": batch_size,
     }
     numbers = seeds_of(seeds)
+    from rosewood.experiments.compare import TASKS
+    from rosewood.experiments.compare import probe as run_probe
     from rosewood.experiments.engines.local import LocalEngine
-    from rosewood.experiments.probe import TASKS
-    from rosewood.experiments.probe import probe as run_probe
     from rosewood.lab.probing import table
     from rosewood.results.grid import Folded
 

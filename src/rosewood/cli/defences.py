@@ -11,6 +11,7 @@ from rich.table import Table
 
 from rosewood.cli import app, examples, resumable
 from rosewood.cli.evaluate import check_run, task_of
+from rosewood.cli.options import check_defences, check_files, check_models
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
         "rosewood wrap runs/vanilla --with smoothed:substitute --lexicon counter-fitted --output runs/vanilla-safer",
         "rosewood wrap runs/vanilla --with guarded:density --output runs/vanilla-guarded",
         "rosewood wrap ./my-checkpoint --with corrected --train-file train.csv --output my-wrapped",
+        "rosewood wrap runs/encoded --with corrected+encoded --output runs/encoded-wrapped",
         "rosewood wrap ./my-checkpoint --with smoothed:delete --set share=0.5 --output my-wrapped",
     )
 )
 def wrap(
     run: str = typer.Argument(help="A run directory, checkpoint folder or Hub name."),
-    defence: str = typer.Option(..., "--with", help="One of `rosewood list defences`, such as smoothed:mask."),
+    defence: str = typer.Option(
+        ...,
+        "--with",
+        help="One of `rosewood list defences`, such as smoothed:mask, or front ends before one: corrected+encoded.",
+    ),
     output: Path = typer.Option(..., "--output", "-o", help="The new run directory; of a checkpoint, its folder."),
     copies: int | None = typer.Option(
         None, min=1, help="Copies of a text that smoothed reads: what an answer costs.", show_default="the defence's"
@@ -48,7 +54,9 @@ def wrap(
     ),
     text_column: list[str] = typer.Option([], help="Column with the text; twice for pairs.", show_default="text"),
     label_column: str = typer.Option("label", help="Column with the label."),
-    train_examples: int = typer.Option(5000, min=1, help="Training texts that the defence learns from, at most."),
+    train_examples: int = typer.Option(
+        5000, min=1, help="Training texts that the defence learns from, at most; encoded reads all."
+    ),
     data_dir: Path | None = typer.Option(
         None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
     ),
@@ -57,12 +65,15 @@ def wrap(
     ),
 ) -> None:
     """Put a defence around a trained model. The result is a run like any other, or a checkpoint if it was one."""
-    from rosewood.config.strict_yaml import parse_overrides
-    from rosewood.data.loading import task_from_files
-    from rosewood.defences.wrapping.wrap import choose_defence, title_of, wrap_run
-
     if task is not None and train_file is not None:
         raise RunError("--task and --train-file both name training data: give one of them")
+    check_models([run])
+    check_defences([defence])
+    check_files(train_file, [], text_column, label_column)
+    from rosewood.config.strict_yaml import parse_overrides
+    from rosewood.data.loading import task_from_files
+    from rosewood.defences.runner.wrap import choose_defence, title_of, wrap_run
+
     own = train_file and task_from_files(train_file, text_columns=text_column or ["text"], label_column=label_column)
     settings = parse_overrides(assignments) | ({} if copies is None else {"copies": copies})
     wrapped = wrap_run(
@@ -170,7 +181,7 @@ def certify(
     """
     from rosewood.comparison.attacks import certificate_grid
     from rosewood.data.loading import load_split
-    from rosewood.defences.smoothing.certify import certify as certify_texts
+    from rosewood.defences.runner.certify import certify as certify_texts
     from rosewood.models.modes import accelerated
     from rosewood.models.open import open_run
     from rosewood.models.scoring import label_columns

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples
+from rosewood.cli.options import check_models
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
@@ -91,11 +92,12 @@ def evaluate(
 
     if output is not None and len(runs) > 1:
         raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
+    check_models(runs)
+    own = own_file(test_file, text_column, label_column, task, suite)
     if output is not None:
-        from rosewood.training.run import check_writable
+        from rosewood.training.run import check_writable  # slow
 
         check_writable(output)
-    own = own_file(test_file, text_column, label_column, task, suite)
     for run in runs:  # all of them before the first, which may take minutes
         check_run(run, task, suite, own)
     console = Console()
@@ -244,7 +246,7 @@ def own_file(
     file: Path | None, text_columns: list[str], label_column: str | None, task: str | None, suite: str | None = None
 ) -> TestFile | None:
     """What --test-file and its columns name, checked as far as it can be without a model."""
-    from rosewood.data.files import read_file
+    from rosewood.data.files import label_column_of, read_file, text_columns_of
     from rosewood.results import TestFile
 
     if file is None:
@@ -254,8 +256,6 @@ def own_file(
     if task is not None or suite is not None:
         raise RunError("--test-file is the data to measure on, as are --task and --suite: give one of them")
     table = read_file(file)
-    from rosewood.data.own import label_column_of, text_columns_of  # slow
-
     if text_columns:
         text_columns_of(table, "", text_columns)
     if label_column is not None:
@@ -286,17 +286,16 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
 
 def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
+    check_models([run])
     directory = Path(run)
-    looks_like_a_path = run.startswith((".", "/", "runs/")) or run.count("/") > 1
-    if looks_like_a_path and not directory.exists():
-        raise RunError(f"there is no run or checkpoint {run}")
     if suite is None and task is None and own is None and not directory.exists():
         raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task or --test-file")
-    from rosewood.data.suites import load_suite  # slow
-    from rosewood.models.open import run_info
-
     if suite is not None:
+        from rosewood.data.suites import load_suite
+
         load_suite(suite)
+    from rosewood.models.open import run_info  # slow
+
     if run_info(run) is not None:
         return
     if directory.is_dir() and not any((directory / name).exists() for name in ("config.json", "adapter_config.json")):

@@ -190,4 +190,8 @@ def schema_text(kind: FileKind) -> str:
 
     models: dict[str, type[BaseModel]] = {"task": Task, "suite": Suite, "experiment": Experiment}
     dialect: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(dialect | models[kind].model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+    schema = models[kind].model_json_schema()
+    for each in (schema, *schema["$defs"].values()):
+        if "description" in each:
+            each["description"] = each["description"].partition("\n\nExample:")[0]  # editors show no examples in Python
+    return json.dumps(dialect | schema, indent=2, ensure_ascii=False) + "\n"

@@ -44,7 +44,7 @@ def geometry(
 
     The numbers behind the figure are written to RUN/geometry.json.
     """
-    from rosewood.report.figures.save import check_suffix, save
+    from rosewood.report.figures.style import check_suffix, save
 
     place = output or run / "geometry.html"
     check_suffix(place)
@@ -95,7 +95,7 @@ def interpolate(
     from rosewood.lab.landscape import line_shares
     from rosewood.lab.losses import RunLosses
     from rosewood.report.figures.lab import loss_along_the_line
-    from rosewood.report.figures.save import save
+    from rosewood.report.figures.style import save
 
     line_shares(points, start, end)
     losses = RunLosses([first, second], data_dir, split, size, batch_size, seed)
@@ -189,7 +189,7 @@ def landscape(
 
 def _draw(landscapes: Sequence[Landscape], output: Path) -> None:
     from rosewood.report.figures.lab import loss_contours, loss_surfaces
-    from rosewood.report.figures.save import save
+    from rosewood.report.figures.style import save
 
     save(loss_surfaces(landscapes), output / "surfaces.html")
     save(loss_contours(landscapes), output / "contours.html")
@@ -216,7 +216,7 @@ def tradeoff(
     """
     from rosewood.lab.tradeoff import tradeoff as compute
     from rosewood.report.figures.lab import tradeoff as drawn
-    from rosewood.report.figures.save import check_suffix, save
+    from rosewood.report.figures.style import check_suffix, save
     from rosewood.results.grid import Folded
 
     check_suffix(output)
@@ -288,7 +288,7 @@ def dynamics(
 
 def _print(found: Iterator[Grid | tuple[str, go.Figure]], folder: Path, suffix: str, console: Console) -> None:
     """Tables go to the terminal, figures with their names to the folder."""
-    from rosewood.report.figures.save import save
+    from rosewood.report.figures.style import save
     from rosewood.results.grid import Folded, Grid
 
     for each in found:

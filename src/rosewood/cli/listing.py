@@ -158,14 +158,15 @@ def protocols() -> None:
 def defences() -> None:
     """The defences for `rosewood wrap --with`, what each needs, and its settings for `--set`."""
     from rosewood.config.registry import component_names
-    from rosewood.defences.wrapping.wrap import kinds_of
+    from rosewood.defences.runner.wrap import kinds_of
+    from rosewood.recipe import plain_settings
 
     header = ("defence", "what", "passes", "needs", "settings")
     caption = "Passes of the network for one text, with the settings shown."
     table = WideTable("Defences", header, ("what", "needs", "settings"), caption=caption)
     for name in component_names("defence"):
         for title, defence in kinds_of(name).items():
-            settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in defence.settings().items())
+            settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in plain_settings(defence).items())
             what = type(defence).__doc__ or ""
             table.rows.append((title, what, f"{defence.forwards():g}", ", ".join(defence.needs()) or "-", settings))
     Console().print(table)

@@ -1,11 +1,15 @@
-"""Options of a command that come from settings: a field is an option, and the command gets the settings as a whole."""
+"""Options of a command that come from settings, and checks of what was given before the libraries are imported.
+
+A field of the settings is an option, and the command gets the settings as a whole.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import wraps
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import annotated_types
@@ -133,3 +137,34 @@ def _plain(annotation: Any, name: str) -> Any:
 def _bound(field: FieldInfo, kind: type, name: str) -> Any:
     """The lowest or highest value, where the value itself is allowed; of other bounds the settings speak."""
     return next((getattr(each, name) for each in field.metadata if isinstance(each, kind)), None)
+
+
+def check_models(names: Iterable[str | Path]) -> None:
+    """Refuse runs and checkpoints that are not there; a text that is no path may be a name of the Hub."""
+    for name in names:
+        is_path = isinstance(name, Path) or name.startswith((".", "/", "~", "runs/")) or name.count("/") > 1
+        if is_path and not Path(name).exists():
+            raise RunError(f"there is no run or checkpoint {name}")
+
+
+def check_files(
+    train_file: Path | None, others: Iterable[Path | None], text_columns: Sequence[str], label_column: str
+) -> None:
+    """Refuse files of the user's own that cannot be read, or that lack a column."""
+    if train_file is None:
+        return
+    from rosewood.data.files import check_columns, read_file
+
+    found = list(read_file(train_file).columns)
+    check_columns(train_file, found, text_columns or ["text"], label_column)
+    for file in filter(None, others):
+        read_file(file)
+
+
+def check_defences(names: Iterable[str]) -> None:
+    """Refuse defences that are not there; one may be a chain of several, and a kind may follow, as in smoothed:mask."""
+    from rosewood.config.registry import module_of
+
+    for name in names:
+        for part in name.split("+"):
+            module_of("defence", part.partition(":")[0])

@@ -1,4 +1,4 @@
-"""rosewood report, table and card: evaluated runs as a page, as one table, and as a model card."""
+"""rosewood report, table, card and gate: evaluated runs as a page, as a table, as a card, and against a standard."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from rosewood.cli import app, examples
+from rosewood.cli.options import check_models
 from rosewood.errors import RunError
 
 
@@ -40,13 +42,14 @@ def report(
         raise RunError(f"a report is a page: expected --output to end in .html, got {output}")
     if output.exists() and not overwrite:
         raise RunError(f"{output} exists: add --overwrite, or choose another --output")
+    check_models(runs)
     console = Console()
     with console.status("reading runs"):
         from rosewood.comparison.runs import load_runs
         from rosewood.report.page import write_report
-        from rosewood.report.subject import subject
+        from rosewood.report.subject import subject_of
 
-        found = subject(load_runs(runs, suite), baseline, landscape=landscape)
+        found = subject_of(load_runs(runs, suite), baseline, landscape=landscape)
     with console.status("drawing"):
         write_report([found], output, title)
     console.print(f"The report is in {output}", highlight=False, soft_wrap=True, markup=False)
@@ -70,9 +73,10 @@ def table(
 
     With --baseline, differences are tested: over seeds, and on the same examples.
     """
+    check_models(runs)
     from rosewood.comparison.compare import compared
     from rosewood.comparison.runs import load_runs
-    from rosewood.report.subject import subject
+    from rosewood.report.subject import subject_of
     from rosewood.report.verdict import verdict
     from rosewood.results.grid import FORMATS, Folded
 
@@ -82,7 +86,7 @@ def table(
         console = Console()
         for grid in grids:
             console.print(Folded(grid))
-        console.print(verdict(subject(loaded, baseline)).sentence, style="bold", markup=False, highlight=False)
+        console.print(verdict(subject_of(loaded, baseline)).shown, style="bold", markup=False, highlight=False)
     else:
         print("\n\n".join(map(FORMATS[format_], grids)))
 
@@ -106,12 +110,13 @@ def card(
     The figures are also in the card's front matter, and those on data sets of the Hub in .eval_results/, where the Hub
     reads them. Nothing is uploaded: rosewood push does that.
     """
+    check_models([run])
     path = run / "model" / "README.md" if output is None else output
     if path.exists() and not overwrite:
         raise RunError(f"{path} exists, and may have been written by hand: add --overwrite, or choose another --output")
     console = Console()
     with console.status("reading the run"):
-        from rosewood.report.card import write_card
+        from rosewood.report.hub import write_card
 
         results = write_card(run, path, suite)
     console.print(f"The card is in {path}", highlight=False, soft_wrap=True, markup=False)
@@ -120,3 +125,48 @@ def card(
         console.print(f"Evaluation results for the Hub are in {folder}", highlight=False, soft_wrap=True, markup=False)
     if output is None:
         console.print(f"Next: rosewood push {run} NAME", highlight=False, soft_wrap=True, markup=False)
+
+
+EXAMPLES = """
+[bold]Examples[/]
+
+  rosewood gate runs/rose --require 'clean>=0.85' --require 'attack:typos>=0.40' --require 'ece<=0.08'
+
+  rosewood gate runs/rose --requirements gate.yaml --junit gate.xml --markdown gate.md
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def gate(
+    run: Path = typer.Argument(help="A run that was evaluated, and attacked where an attack is required."),
+    require: list[str] = typer.Option([], "--require", "-r", help="FIGURE>=NUMBER or FIGURE<=NUMBER; repeatable."),
+    requirements: Path | None = typer.Option(None, help="A YAML file with a list of requirements under `require`."),
+    suite: str | None = typer.Option(None, help="The suite that counts.", show_default="that of the latest evaluation"),
+    junit: Path | None = typer.Option(None, help="Write the result as JUnit XML."),
+    markdown: Path | None = typer.Option(None, help="Write the result as Markdown."),
+) -> None:
+    """Check the figures of a run against requirements; the exit code is 0 if all are met, else 1.
+
+    Figures: clean, shift, adversarial, noise (mean accuracy of these sets), the name of a set, the name of an attack
+    (pwws; worst:words is the attack worst on words), and ece, macro_f1 and worst_group of the clean sets. The lower
+    end of a figure's 95 % interval must reach a bound after >=, the upper end one after <=.
+    """
+    from rosewood.experiments.gate import gate as check
+    from rosewood.experiments.gate import read_requirements
+    from rosewood.results.files import write_whole
+    from rosewood.results.grid import Folded
+
+    wanted = [*(read_requirements(requirements) if requirements else []), *require]
+    if not wanted:
+        raise RunError("nothing is required: add --require 'clean>=0.85', or --requirements FILE")
+    found = check(run, wanted, suite)
+    console = Console()
+    console.print(Folded(found.grid()))
+    for reason in found.reasons():
+        console.print(f"[bold red]FAILED[/] {escape(reason)}", highlight=False, soft_wrap=True)
+    if junit is not None:
+        write_whole(junit, found.junit())
+    if markdown is not None:
+        write_whole(markdown, found.markdown())
+    if not found.passed:
+        raise typer.Exit(1)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rosewood.cli import app, examples
 from rosewood.cli.explain import check_recipe
-from rosewood.cli.options import options_of_settings
+from rosewood.cli.options import check_files, check_models, options_of_settings
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import RunError
 
@@ -90,6 +90,8 @@ def train(
         check_recipe(recipe or "vanilla", parse_overrides(assignments))
         if task is not None:
             load_task(task)
+        check_models([settings.model, *filter(None, [settings.pretrained])])
+        check_files(train_file, [eval_file, test_file], text_column, label_column)
     from rosewood.recipe import load_recipe
     from rosewood.tensors.distributed import is_first
     from rosewood.training.run import Interrupted, Plan, resume_run, settled, start_run

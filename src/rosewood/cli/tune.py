@@ -11,7 +11,7 @@ from rich import get_console
 
 from rosewood.cli import app, examples, resumable
 from rosewood.cli.explain import check_recipe
-from rosewood.cli.options import options_of_settings
+from rosewood.cli.options import check_files, check_models, options_of_settings
 from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError
 
@@ -86,6 +86,8 @@ def tune(
     from rosewood.config.strict_yaml import parse_overrides
 
     check_recipe(recipe, parse_overrides(assignments))
+    check_models([settings.model, *filter(None, [settings.pretrained])])
+    check_files(train_file, [], text_column, label_column)
     from rosewood.experiments.tuning.search import parse_search, read_search
     from rosewood.experiments.tuning.tune import tune as run_search
     from rosewood.recipe import load_recipe

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rosewood.comparison.attacks import attacked
-from rosewood.comparison.methods import (
+from rosewood.comparison.runs import (
+    EvaluatedRun,
+    by_method,
+    shared_tasks,
+    untested_note,
+)
+from rosewood.comparison.significance import (
     GAP,
+    LEVEL,
     SUMMARIES,
     WORST_GROUP,
     Figure,
@@ -17,14 +24,9 @@ from rosewood.comparison.methods import (
     figures_by_method,
     is_summarised,
     over_seeds,
+    paired_tables,
+    paired_tests,
     untested_over_seeds,
-)
-from rosewood.comparison.paired import LEVEL, paired_tables, paired_tests
-from rosewood.comparison.runs import (
-    EvaluatedRun,
-    by_method,
-    shared_tasks,
-    untested_note,
 )
 from rosewood.comparison.statistics import (
     RANK,

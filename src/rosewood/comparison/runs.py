@@ -232,7 +232,7 @@ def identity_of(conditions: Conditions) -> str:
     return json.dumps(conditions, sort_keys=True)
 
 
-def told_apart(several: Sequence[Conditions]) -> list[str]:
+def distinguished(several: Sequence[Conditions]) -> list[str]:
     """For each of some conditions the values that not all of them share."""
     names = dict.fromkeys(name for each in several for name in each)
     differing = [name for name in names if len({identity_of({name: each.get(name)}) for each in several}) > 1]

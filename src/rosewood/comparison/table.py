@@ -229,7 +229,8 @@ def _anomalies(evaluations: Evaluations) -> Grid:
             rows.append([name, model, *cells])
     inside = ", ".join(sorted({each.inside for e in evaluations.values() for each in e.anomalies})) or "nothing"
     caption = (
-        f"AUROC / AUPR / false positives at 95 % true positives, in %: how well these texts are told from {inside}."
+        "AUROC / AUPR / false positives at 95 % true positives, in %: how well the scores separate these texts from "
+        f"{inside}."
     )
     return Grid("Anomalies", ["set", "model", *(score.replace("_", " ") for score in scores)], rows, caption, texts=2)
 

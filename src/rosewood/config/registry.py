@@ -40,21 +40,28 @@ def component_names(family: str) -> list[str]:
     return sorted(_modules(family))
 
 
-def component(family: str, name: str) -> type[Component]:
-    """The component class of that name; an unknown name answers with the closest ones."""
-    from rosewood.protocol import Component
-
+def module_of(family: str, name: str) -> str:
+    """The module of the component of that name; an unknown name answers with the closest ones."""
     known = _modules(family)
     if name not in known:
         raise RecipeError(f"unknown {family} {name!r}: {closest(name, sorted(known))}")
-    module = import_module(known[name])
+    return known[name]
+
+
+def component(family: str, name: str) -> type[Component]:
+    """The component class of that name."""
+    home = module_of(family, name)
+
+    from rosewood.protocol import Component  # slow
+
+    module = import_module(home)
     own = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Component) and value.__module__ == module.__name__
     ]
     if len(own) != 1:
-        raise RecipeError(f"{known[name]} must define exactly one component, it defines {len(own)}")
+        raise RecipeError(f"{home} must define exactly one component, it defines {len(own)}")
     return own[0]
 
 

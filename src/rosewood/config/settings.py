@@ -217,7 +217,12 @@ class SharedRunSettings(Settings):
 
 
 class RunSettings(SharedRunSettings):
-    """Everything beside the recipe, the task and the training arguments that decides what a run computes."""
+    """Everything beside the recipe, the task and the training arguments that decides what a run computes.
+
+    Example:
+        >>> RunSettings(seed=3, class_weights="balanced").class_weights
+        'balanced'
+    """
 
     model: Annotated[str, Option(TRAINING)] = "minilm"
     """A folder, a Hub name, or one of `rosewood list models`."""
@@ -265,7 +270,12 @@ class TrainingShortcuts(Settings):
 
 
 class AttackSettings(Settings):
-    """How an attack is carried out, whichever it is. The first five decide what it finds, and so do new ones."""
+    """How an attack is carried out, whichever it is. The first five decide what it finds, and so do new ones.
+
+    Example:
+        >>> AttackSettings(constraints="words_share=0.2").constraints
+        {'words_share': {'value': 0.2}}
+    """
 
     field: Annotated[str | None, Option(DATA, "the last")] = None
     """The text of a pair to change."""
@@ -300,7 +310,7 @@ class AttackSettings(Settings):
     draws: Annotated[int, Field(ge=1), Option(SEARCH)] = 1
     """For a model that answers at random: search by the mean of so many answers, and believe a majority of new ones."""
     precision: Annotated[Literal["float32", "bfloat16", "auto"], Option(SEARCH)] = "float32"
-    """Of the search; auto: bfloat16 where the hardware has it. What is found is confirmed in float32."""
+    """Of the search (of gradient: always float32); auto: bfloat16 where the hardware has it. Float32 confirms."""
 
     def deciding(self) -> dict[str, Any]:
         """What a fingerprint has of them; a new setting changes it only where it is not at its default."""

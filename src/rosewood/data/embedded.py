@@ -14,7 +14,7 @@ from rosewood.data import control_raising
 from rosewood.data.files import RawTable, read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.errors import AbsentError, DataError, closest
-from rosewood.results.durable import cache_folder, staged
+from rosewood.results.files import cache_folder, staged
 from rosewood.results.locks import held
 
 _PROBES = {
@@ -46,6 +46,10 @@ def embedded_model(name: str = "minilm") -> Path:
 
     Raises:
         DataError: There is no such model, or its package is not installed.
+
+    Example:
+        >>> (embedded_model("minilm") / "config.json").is_file()
+        True
     """
     if name not in INSTALL:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Read CSV, TSV, JSON Lines, JSON and Parquet files into tables that know the line of every row."""
+"""Read CSV, TSV, JSON Lines, JSON and Parquet files into tables that know their lines, and find their columns."""
 
 from __future__ import annotations
 
@@ -283,3 +283,63 @@ def _digest(path: Path, modified: int, size: int) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+_LABEL_COLUMNS = ("label", "labels")
+
+
+def check_columns(path: Path, found: Sequence[str], text_columns: Sequence[str], label_column: str) -> None:
+    """A user's own file has the columns that the options name, or that they name by default."""
+    wanted = {**dict.fromkeys(text_columns, "--text-column"), label_column: "--label-column"}
+    for column, option in wanted.items():
+        if column not in found:
+            raise DataError(
+                f"{path}: expected a column {column!r}; {closest(column, list(found))} "
+                f"Say which column it is with {option}."
+            )
+
+
+def label_column_of(table: RawTable, asked: str | None = None) -> str:
+    """The column with the labels: the one that was asked for, or else `label` or `labels`."""
+    found = list(table.columns)
+    if asked is not None:
+        if asked not in found:
+            raise DataError(f"{table.name}: expected a column {asked!r} with the labels; {closest(asked, found)}")
+        return asked
+    candidates = [name for name in _LABEL_COLUMNS if name in found]
+    if len(candidates) != 1:
+        what = "there are columns 'label' and 'labels'" if candidates else "expected a column 'label' or 'labels'"
+        raise DataError(
+            f"{table.name}: {what}, and the columns are {', '.join(found)}: say which one has the labels, with "
+            "--label-column or, in Python, label_column="
+        )
+    return candidates[0]
+
+
+def text_columns_of(
+    table: RawTable, label: str, asked: Sequence[str] | None = None, texts_before_label: bool = False
+) -> list[str]:
+    """The columns with the texts: those that were asked for, or `text`, or the only one or two that hold text.
+
+    Where the columns before the label are known to be the texts, as in what `load_split` gives, it is those.
+    """
+    found = list(table.columns)
+    if asked:
+        unknown = next((name for name in asked if name not in found), None)
+        if unknown is not None:
+            raise DataError(f"{table.name}: expected a column {unknown!r} with texts; {closest(unknown, found)}")
+        if len(asked) > 2:
+            raise DataError(f"expected one column of text, or two of pairs; got {', '.join(asked)}")
+        return list(asked)
+    before = found[: found.index(label)]
+    if texts_before_label and len(before) in (1, 2):
+        return before
+    if "text" in found:
+        return ["text"]
+    texts = [name for name in found if name != label and any(isinstance(value, str) for value in table.columns[name])]
+    if len(texts) not in (1, 2):
+        raise DataError(
+            f"{table.name}: which columns hold the texts? It has {', '.join(found)}, none of them called 'text': name "
+            "them with --text-column (twice for pairs), in Python text_columns="
+        )
+    return texts

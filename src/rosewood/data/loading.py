@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rosewood.data.embedded import embedded_file, embedded_table
 from rosewood.data.examples import examples, has_lists, listed_labels
-from rosewood.data.files import RawTable, file_digest, matching_files, read_file
+from rosewood.data.files import RawTable, check_columns, file_digest, matching_files, read_file
 from rosewood.data.splitting import carve, carve_groups, distinct, spread, text_keys
 from rosewood.data.tasks import (
     EVERY_NOISE,
@@ -29,7 +29,7 @@ from rosewood.data.tasks import (
     build_task,
     label_key,
 )
-from rosewood.errors import AbsentError, DataError, closest
+from rosewood.errors import AbsentError, DataError
 from rosewood.results.files import fingerprint_of
 
 DATA_VARIABLE = "ROSEWOOD_DATA"
@@ -64,6 +64,11 @@ def load_split(
 
     Raises:
         DataError: the split cannot be loaded, or its rows cannot be used.
+
+    Example:
+        >>> from rosewood import load_task
+        >>> load_split(load_task("reviews"), "test", size=4).num_rows
+        4
     """
     if task.multi_label and not multi_label:
         raise DataError(
@@ -171,21 +176,10 @@ def _task_name(file: Path) -> str:
     return file.stem if file.stem.casefold() not in _NO_NAMES else file.parent.name or file.stem
 
 
-def _check_columns(path: Path, found: Sequence[str], text_columns: Sequence[str], label_column: str) -> None:
-    """A user's own file has the columns that the options name, or that they name by default."""
-    wanted = {**dict.fromkeys(text_columns, "--text-column"), label_column: "--label-column"}
-    for column, option in wanted.items():
-        if column not in found:
-            raise DataError(
-                f"{path}: expected a column {column!r}; {closest(column, list(found))} "
-                f"Say which column it is with {option}."
-            )
-
-
 def _labels_in(path: Path, text_columns: Sequence[str], column: str) -> tuple[list[str], bool]:
     """The distinct labels of a file, sorted as numbers if all are, and whether a text has several."""
     columns = read_file(path).columns
-    _check_columns(path, list(columns), text_columns, column)
+    check_columns(path, list(columns), text_columns, column)
     several = has_lists(columns[column])
     listed = listed_labels(columns[column]) if several else map(label_key, columns[column])
     found = set(listed) - {""}

@@ -10,10 +10,10 @@ import datasets
 from transformers import PretrainedConfig
 
 from rosewood.data.examples import has_lists, listed_labels
-from rosewood.data.files import ENDINGS, RawTable, read_file
+from rosewood.data.files import ENDINGS, RawTable, label_column_of, read_file, text_columns_of
 from rosewood.data.loading import refuse_fractions
 from rosewood.data.tasks import EVERY_NOISE, FolderSource, MemorySource, Split, Task, label_key
-from rosewood.errors import DataError, closest
+from rosewood.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Rows: TypeAlias = datasets.Dataset | pd.DataFrame | Sequence[Mapping[str, Any]]
 
 TEST = "test"
-_LABEL_COLUMNS = ("label", "labels")
 
 
 def is_data_file(name: object) -> bool:
@@ -96,52 +95,6 @@ def _frame_columns(frame: Any) -> dict[str, list[Any]]:
         raise DataError(f"the DataFrame has duplicate column names: {', '.join(repeated)}; rename one of each")
     values = frame.astype(object).where(frame.notna(), None)
     return {str(name): values[name].tolist() for name in frame.columns}
-
-
-def label_column_of(table: RawTable, asked: str | None = None) -> str:
-    """The column with the labels: the one that was asked for, or else `label` or `labels`."""
-    found = list(table.columns)
-    if asked is not None:
-        if asked not in found:
-            raise DataError(f"{table.name}: expected a column {asked!r} with the labels; {closest(asked, found)}")
-        return asked
-    candidates = [name for name in _LABEL_COLUMNS if name in found]
-    if len(candidates) != 1:
-        what = "there are columns 'label' and 'labels'" if candidates else "expected a column 'label' or 'labels'"
-        raise DataError(
-            f"{table.name}: {what}, and the columns are {', '.join(found)}: say which one has the labels, with "
-            "--label-column or, in Python, label_column="
-        )
-    return candidates[0]
-
-
-def text_columns_of(
-    table: RawTable, label: str, asked: Sequence[str] | None = None, texts_before_label: bool = False
-) -> list[str]:
-    """The columns with the texts: those that were asked for, or `text`, or the only one or two that hold text.
-
-    Where the columns before the label are known to be the texts, as in what `load_split` gives, it is those.
-    """
-    found = list(table.columns)
-    if asked:
-        unknown = next((name for name in asked if name not in found), None)
-        if unknown is not None:
-            raise DataError(f"{table.name}: expected a column {unknown!r} with texts; {closest(unknown, found)}")
-        if len(asked) > 2:
-            raise DataError(f"expected one column of text, or two of pairs; got {', '.join(asked)}")
-        return list(asked)
-    before = found[: found.index(label)]
-    if texts_before_label and len(before) in (1, 2):
-        return before
-    if "text" in found:
-        return ["text"]
-    texts = [name for name in found if name != label and any(isinstance(value, str) for value in table.columns[name])]
-    if len(texts) not in (1, 2):
-        raise DataError(
-            f"{table.name}: which columns hold the texts? It has {', '.join(found)}, none of them called 'text': name "
-            "them with --text-column (twice for pairs), in Python text_columns="
-        )
-    return texts
 
 
 def _class_names(data: object, label: str) -> list[str] | None:

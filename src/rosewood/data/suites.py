@@ -78,7 +78,12 @@ class SuiteNoise(NoiseRule):
 
 
 class Suite(_Strict):
-    """What RoAST or ROSE or anybody else evaluates on."""
+    """The sets that robustness is measured on, such as those of RoAST or ROSE.
+
+    Example:
+        >>> len(load_suite("reviews").sets) > 1
+        True
+    """
 
     name: str
     title: str

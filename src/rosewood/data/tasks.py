@@ -147,7 +147,13 @@ EVERY_NOISE = NoiseRule(
 
 
 class Task(_Strict):
-    """A classification task on single texts or pairs, with one label or several; the index of a label is its id."""
+    """A classification task on single texts or pairs, with one label or several; the index of a label is its id.
+
+    Example:
+        >>> task = load_task("sst2")
+        >>> task.text, task.labels
+        (['sentence'], ['negative', 'positive'])
+    """
 
     name: str
     title: str

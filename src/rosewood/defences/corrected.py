@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -24,12 +24,11 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 from spellchecker import SpellChecker
 
-from rosewood.defences.smoothed import scored
 from rosewood.errors import RunError
-from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield
-from rosewood.models.scoring import Row, Scorer
+from rosewood.models.defended import Defence, FrontEnd, Learnt, Material, Shield
+from rosewood.models.scoring import Scorer
+from rosewood.words.noise import LOOK_ALIKES, neighbours
 from rosewood.words.text import Words, with_case_of
-from rosewood.words.typos import LOOK_ALIKES, neighbours
 
 LONG = 8
 """Letters from which on a word may be as far as `max_distance` from the right one; shorter ones may be 1."""
@@ -84,8 +83,8 @@ class Corrected(Defence):
         return Correcting(self, learnt)
 
 
-class Correcting(Shield):
-    """Repairs texts, and has the classifier read them."""
+class Correcting(FrontEnd):
+    """Repairs typing."""
 
     def __init__(self, settings: Corrected, learnt: Learnt) -> None:
         self.settings = settings
@@ -98,10 +97,7 @@ class Correcting(Shield):
             self._by_first[word[0]].append(word)
         self._corrections: dict[str, str] = {}
 
-    def logits(self, rows: Sequence[Row], base: Scorer) -> Floats:
-        return scored([tuple(map(self.repaired, row)) for row in rows], base)
-
-    def repaired(self, text: str) -> str:
+    def read(self, text: str) -> str:
         """The text as it should have been typed."""
         while "\x08" in text and "\x08" not in self._alphabet and (shown := _RUBBED_OUT.sub("", text)) != text:
             text = shown

@@ -27,9 +27,9 @@ from sklearn.covariance import MinCovDet
 from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 
-from rosewood.defences.smoothed import scored
+from rosewood.defences.chain import Chained
 from rosewood.errors import RunError
-from rosewood.models.defended import Defence, Defended, Floats, Learnt, Material, Shield
+from rosewood.models.defended import Defence, Defended, Floats, Learnt, Material, Shield, scored
 from rosewood.models.features import HeadInputs
 from rosewood.models.scoring import Row, Scorer
 from rosewood.words.text import Words, with_case_of
@@ -115,12 +115,14 @@ def detection(model: Defended, clean: Sequence[str | Row], attacked: Sequence[st
     Raises:
         RunError: The model has no guard, or there are no texts of one kind.
     """
-    if not isinstance(model.shield, Guarding) or not clean or not attacked:
+    shield = model.shield
+    guard = shield.last if isinstance(shield, Chained) else shield
+    if not isinstance(guard, Guarding) or not clean or not attacked:
         raise RunError("detection needs a guarded model, clean texts and attacked texts, one of each at least")
-    rows = [(text,) if isinstance(text, str) else tuple(text) for text in (*clean, *attacked)]
-    scores = model.shield.scores(rows, model.base())[1]
+    rows: Sequence[Row] = [(text,) if isinstance(text, str) else tuple(text) for text in (*clean, *attacked)]
+    scores = guard.scores(shield.written(rows) if isinstance(shield, Chained) else rows, model.base())[1]
     is_attacked = np.arange(len(rows)) >= len(clean)
-    flagged = scores > model.learnt["threshold"]
+    flagged = scores > guard.learnt["threshold"]
     return GuardDetection(
         float(roc_auc_score(is_attacked, scores)),
         float(flagged[~is_attacked].mean()),

@@ -19,9 +19,9 @@ from pydantic import Field
 from scipy.special import log_softmax, logsumexp
 from torch import nn
 
-from rosewood.defences.smoothing.noise import DeleteNoise, MaskNoise, SubstituteNoise, TextNoise, generator
+from rosewood.defences.runner.noise import DeleteNoise, MaskNoise, SubstituteNoise, TextNoise, generator
 from rosewood.errors import RunError
-from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield
+from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield, scored
 from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
 from rosewood.models.scoring import Row, Scorer
 from rosewood.tensors.draws import forked
@@ -121,12 +121,3 @@ def dropping(model: nn.Module, share: float | None) -> Iterator[None]:
             module.training = training
         if setting is not None:
             setting.undo()
-
-
-def scored(rows: Sequence[Row], base: Scorer) -> Floats:
-    """The logits of texts, each distinct one read once, `(rows, classes)`."""
-    places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
-    found = np.empty((len(places), base.classes))
-    for batch in base.batches(list(places)):
-        found[batch.rows] = batch.logits
-    return found[[places[row] for row in rows]]

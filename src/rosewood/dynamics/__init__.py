@@ -3,6 +3,6 @@
 from rosewood.dynamics.drift import DriftWatch
 from rosewood.dynamics.inconsistency import InconsistencyWatch
 from rosewood.dynamics.masks import MaskWatch
-from rosewood.dynamics.record import Watch
+from rosewood.dynamics.record import Watch, read_seen
 
 WATCHES: dict[str, type[Watch]] = {watch.name: watch for watch in (MaskWatch, DriftWatch, InconsistencyWatch)}

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from rosewood.errors import RunError
 from rosewood.models.adapters import encoder, without_adapter
-from rosewood.models.candidates import block_prefixes
+from rosewood.models.parameters import block_prefixes
 from rosewood.protocol import Batch, Call, Masks, Output, Risks
 from rosewood.recipe import Recipe
 from rosewood.results.grid import Grid
-from rosewood.results.history import History
+from rosewood.results.run import History
 from rosewood.tensors.distributed import is_first
 
 if TYPE_CHECKING:

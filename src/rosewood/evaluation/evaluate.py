@@ -10,24 +10,37 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.attacks.runner.api import attack, choose_attack
+from rosewood.attacks.runner.attack import Attack
+from rosewood.attacks.runner.example import Resources
 from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
 from rosewood.evaluation.anomalies import anomaly_results, anomaly_sets, missing_anomaly_sets
-from rosewood.evaluation.attacks import prepared_attacks, run_attacks
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
 from rosewood.evaluation.groups import word_frequency
 from rosewood.evaluation.measure import Measured, means, measure, measure_several
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
-from rosewood.evaluation.sets import EvaluationPlan, LoadedSet, load_sets, plan_of_suite, plan_of_task, reference_texts
+from rosewood.evaluation.sets import (
+    EvaluationPlan,
+    LoadedSet,
+    load_planned,
+    load_sets,
+    plan_of_suite,
+    plan_of_task,
+    reference_texts,
+)
 from rosewood.models.defended import Defended, forwards_of
 from rosewood.models.scoring import check_loaded, label_columns, longest_text, reads_alike, text_length, unnamed
-from rosewood.results import Evaluation, MissingSet, TestFile
+from rosewood.results import Evaluation, LiveAttack, MissingSet, TestFile
 from rosewood.results.locks import held
+from rosewood.words.language_models import SentenceEncoder, Trigram
+from rosewood.words.lexicon import Lexicon
 
 if TYPE_CHECKING:
     from rosewood.data.own import Rows
+
 
 CACHE = "cache"
 _UNLABELLED = ("anomaly", "reference")
@@ -92,8 +105,8 @@ def evaluate(
 
     Example:
         >>> rows = [{"text": "a fine film", "label": "positive"}, {"text": "a dull film", "label": "negative"}]
-        >>> evaluate(model, tokenizer, rows).sets[0].accuracy  # doctest: +SKIP
-        1.0
+        >>> evaluate(model, tokenizer, rows).sets[0].examples
+        2
     """
     check_loaded(model, tokenizer)
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
@@ -264,3 +277,64 @@ def _write_predictions(
                 logits = answers.logits(each.questions)[:, columns]
                 predicted = [plan.labels[column] for column in logits.argmax(axis=1)]
                 file.write(each.planned.name, logits, [None] * len(logits), predicted, each.columns)
+
+
+def prepared_attacks(
+    names: Sequence[str], plan: EvaluationPlan, data_dir: str | Path | None
+) -> list[tuple[Attack, Resources]]:
+    """The attacks with all they need; what is not available is an error before any work."""
+    return [_prepared(name, plan, data_dir) for name in names]
+
+
+def run_attacks(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    attacks: Sequence[tuple[Attack, Resources]],
+    sets: Sequence[LoadedSet],
+    data_dir: str | Path | None,
+    examples: int,
+    batch_size: int,
+    seed: int,
+) -> list[LiveAttack]:
+    """Each attack on the same sample of the clean set."""
+    clean = next((each for each in sets if each.planned.role == "clean"), None)
+    if not attacks or clean is None:
+        return []
+    data = load_planned(clean.planned, data_dir, examples, seed)
+    results = []
+    for chosen, resources in attacks:
+        result = attack(
+            model,
+            tokenizer,
+            data,
+            chosen,
+            lexicon=resources.lexicon,
+            language_model=resources.language_model,
+            encoder=resources.encoder,
+            masked_lm=resources.masked_lm,
+            seed=seed,
+            batch_size=batch_size,
+            max_length=clean.max_length,
+        )
+        results.append(LiveAttack.reported(result, result.attack, of=clean.planned.name))
+    return results
+
+
+def _prepared(name: str, plan: EvaluationPlan, data_dir: str | Path | None) -> tuple[Attack, Resources]:
+    chosen = choose_attack(name)
+    needed = chosen.needs()
+    resources = Resources(
+        lexicon=Lexicon.named(None, data_dir) if "lexicon" in needed else None,
+        language_model=_language_model(plan, data_dir) if "language_model" in needed else None,
+        encoder=SentenceEncoder.load() if "encoder" in needed else None,
+    )
+    problems = chosen.lacks(resources)
+    if problems:
+        raise RunError("\n".join(problems))
+    return chosen, resources
+
+
+def _language_model(plan: EvaluationPlan, data_dir: str | Path | None) -> Trigram | None:
+    """Of the reference texts, if there are some."""
+    texts = reference_texts(plan, data_dir)
+    return None if texts is None else Trigram.fit(texts)

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from rosewood.evaluation import metrics
-from rosewood.evaluation.calibration import (
+from rosewood.evaluation.groups import ByClass, by_class, by_group, confusion, group_labels, worst
+from rosewood.evaluation.metrics import (
     FOLDS,
     best_temperature,
     expected_calibration_error,
     held_out_ece,
     reliability,
 )
-from rosewood.evaluation.groups import ByClass, by_class, by_group, confusion, group_labels, worst
 from rosewood.evaluation.sets import EvaluationPlan, LoadedSet
 from rosewood.results import AnomalyResult, GroupResult, Mean, MissingSet, ReliabilityPoint, Role, SetResult
 from rosewood.tensors.statistics import wilson_interval

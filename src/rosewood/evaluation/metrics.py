@@ -1,9 +1,15 @@
-"""Accuracy, Brier score and likelihood of predicted class probabilities, in plain numpy."""
+"""Metrics of predicted class probabilities: accuracy, Brier score, likelihood, calibration (ECE, temperature)."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import logsumexp, softmax
 
 from rosewood.errors import DataError
 
@@ -80,3 +86,146 @@ def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
             f"got {truth.min()} to {truth.max()} ({truth.dtype}). Rows without a gold label cannot be scored."
         )
     return chances, truth.astype(np.int64)
+
+
+TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+FOLDS = 10
+_COLDEST, _HOTTEST = 0.01, 100.0
+_PLACES = 30  # between them, a factor of 1.4 apart
+
+
+class ReliabilityBin(NamedTuple):
+    """The examples with a confidence in (low, high], their mean confidence and the share of them that is right."""
+
+    low: float
+    high: float
+    examples: int
+    confidence: float | None
+    accuracy: float | None
+
+
+def reliability(
+    probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
+) -> list[ReliabilityBin]:
+    """The points of a reliability diagram, in the bins of the expected calibration error.
+
+    An empty bin has neither confidence nor accuracy.
+    """
+    confidence, right = judged(probabilities, labels, predicted)
+    places = bin_of(confidence, bins)
+    return [_bin(k, bins, confidence[places == k], right[places == k]) for k in range(bins)]
+
+
+def best_temperature(logits: ArrayLike, labels: ArrayLike, members: Members | None = None) -> float:
+    """The temperature from 0.01 to 100 that minimises the negative log likelihood of softmax(logits / temperature).
+
+    The probability of a label that `members` makes of several classes is the sum of theirs, at that temperature.
+    """
+    scores, truth = _checked_logits(logits, labels, members)
+    classes = _singles(scores) if members is None else members
+    own = _own_scores(scores, truth, classes)
+
+    def slope(inverse: float) -> float:
+        """The derivative by the inverse temperature."""
+        expected, given = ((softmax(part * inverse, axis=1) * scores).sum(axis=1) for part in (scores, own))
+        return float((expected - given).mean())
+
+    def loss(inverse: float) -> float:
+        return float((logsumexp(scores * inverse, axis=1) - logsumexp(own * inverse, axis=1)).mean())
+
+    # Of single classes the loss is convex in the inverse temperature and has one valley; merged, it may have several.
+    ends = (1 / _HOTTEST, 1 / _COLDEST)
+    places = ends if all(len(each) == 1 for each in classes) else np.geomspace(*ends, _PLACES).tolist()
+    slopes = {each: slope(each) for each in places}
+    sloping = [each for each, found in slopes.items() if found != 0]
+    valleys = [
+        brentq(slope, low, high, xtol=1e-14, rtol=1e-14)
+        for low, high in pairwise(sloping)
+        if slopes[low] < 0 < slopes[high]
+    ]
+    return float(1 / min([*ends, *valleys], key=loss))
+
+
+def held_out_ece(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    seed: int = 0,
+    temperatures: Sequence[float] = TEMPERATURES,
+    members: Members | None = None,
+) -> float:
+    """Expected calibration error by RoAST's protocol, the mean over ten random folds.
+
+    The temperature with the lowest error on one fold (the first of equal ones) is used on the other nine.
+    Deviation from the official code, which uses the *number* of that temperature, counted from 0, as the temperature.
+    `members` says which classes each label is made of; temperatures divide the scores of the classes.
+    """
+    scores, truth = _checked_logits(logits, labels, members)
+    if len(truth) < FOLDS:
+        raise DataError(f"the held-out calibration error needs at least {FOLDS} examples; got {len(truth)}.")
+    if not temperatures or min(temperatures) <= 0:
+        raise DataError(f"expected temperatures above 0; got {list(temperatures)}.")
+    order = np.random.default_rng(seed).permutation(len(truth))
+    errors = []
+    for fold in np.array_split(order, FOLDS):
+        rest = np.setdiff1d(order, fold)
+        best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in temperatures]))
+        errors.append(_ece_at(scores[rest], truth[rest], temperatures[best], members))
+    return float(np.mean(errors))
+
+
+def _bin(k: int, bins: int, confidence: Floats, right: np.ndarray) -> ReliabilityBin:
+    filled = len(right) > 0
+    means = (float(confidence.mean()), float(right.mean())) if filled else (None, None)
+    return ReliabilityBin(k / bins, (k + 1) / bins, len(right), *means)
+
+
+def _ece_at(scores: Floats, truth: Ints, temperature: float, members: Members | None) -> float:
+    of_label = _singles(scores) if members is None else members
+    chances = merged(softmax(scores / temperature, axis=1), of_label)
+    return expected_calibration_error(chances, truth, predicted=predicted_labels(scores, of_label))
+
+
+def _own_scores(scores: Floats, truth: Ints, members: Members) -> Floats:
+    """The scores of the classes that an example's label is made of, minus infinity elsewhere."""
+    inside = np.zeros((len(scores), scores.shape[1]), dtype=bool)
+    for label, classes in enumerate(members):
+        inside[np.ix_(truth == label, list(classes))] = True
+    return np.where(inside, scores, -np.inf)
+
+
+def _singles(scores: Floats) -> Members:
+    return [[place] for place in range(scores.shape[1])]
+
+
+def _checked_logits(logits: ArrayLike, labels: ArrayLike, members: Members | None) -> tuple[Floats, Ints]:
+    scores = finite(logits, 2, LOGITS)
+    chances = softmax(scores, axis=1)
+    _, truth = checked(chances if members is None else merged(chances, members), labels)
+    return scores, truth
+
+
+def expected_calibration_error(
+    probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
+) -> float:
+    """Mean gap between confidence and accuracy over equal-width confidence bins, weighted by their size.
+
+    Confidence is the probability of what is predicted: the most probable label, or what `predicted` says. Bin k holds
+    the confidences in (k / bins, (k + 1) / bins], so a confidence of exactly 1 is in the last bin.
+    """
+    confidence, right = judged(probabilities, labels, predicted)
+    gap = right - confidence
+    sums = np.bincount(bin_of(confidence, bins), weights=gap, minlength=bins)
+    return float(np.abs(sums).sum() / len(right))
+
+
+def judged(probabilities: ArrayLike, labels: ArrayLike, predicted: Ints | None = None) -> tuple[Floats, Floats]:
+    """Of each example how probable its predicted label is, and 1 if that is its label, else 0."""
+    chances, truth = checked(probabilities, labels)
+    chosen = chances.argmax(axis=1) if predicted is None else predicted
+    return chances[np.arange(len(truth)), chosen], (chosen == truth).astype(np.float64)
+
+
+def bin_of(confidence: Floats, bins: int) -> Ints:
+    """The number of the bin (k / bins, (k + 1) / bins] that each confidence is in."""
+    # The upper edges by division, not by repeated addition: 3 / 10 is the same float as a confidence of 0.3.
+    return np.searchsorted(np.arange(1, bins) / bins, confidence, side="left")

@@ -22,7 +22,7 @@ from scipy.special import softmax
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError, closest
-from rosewood.evaluation.calibration import bin_of
+from rosewood.evaluation.metrics import bin_of
 from rosewood.results import AttackSummary, SetResult
 from rosewood.results.grid import Grid, to_markdown
 from rosewood.results.guessing import described, guessed_sets, guesses_before, is_guessing
@@ -157,6 +157,10 @@ def gate(run: str | Path, requirements: Sequence[str | Requirement], suite: str 
 
     Raises:
         RunError: the run was not evaluated, or a requirement cannot be read.
+
+    Example:
+        >>> gate("runs/rose", ["clean>=0.5", "clean>=0.99"]).passed
+        False
     """
     wanted = [each if isinstance(each, Requirement) else Requirement.parse(each) for each in requirements]
     if not wanted:

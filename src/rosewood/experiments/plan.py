@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -20,7 +18,6 @@ from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
-    TrainerCallback,
     TrainingArguments,
 )
 from transformers.trainer_callback import PrinterCallback
@@ -29,13 +26,13 @@ from transformers.utils.logging import disable_progress_bar
 from rosewood.data.examples import tokenize
 from rosewood.data.loading import load_split, needs_hub, origin
 from rosewood.errors import AbsentError, RecipeError
-from rosewood.experiments.cell import Cell
+from rosewood.experiments.cell import Cell, CellStatus, duration
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.status import CellStatus, duration
 from rosewood.models.names import models, resolve_model
 from rosewood.models.open import keep_length, load_pretrained
 from rosewood.protocol import Cost
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.training.callbacks import StepTimes
 from rosewood.training.trainer import RobustTrainer
 
 
@@ -206,7 +203,7 @@ def seconds_per_step(cell: Cell) -> float:
     model, tokenizer = load_pretrained(plan.model, plan.task, plan.seed, lora=plan.lora)
     keep_length(model, tokenizer, plan.max_length)
     rows = load_split(plan.task, "train", plan.data_dir, STEPS * batch, multi_label=True)
-    stopwatch = _Stopwatch()
+    stopwatch = StepTimes()
     with TemporaryDirectory() as folder:
         trainer = RobustTrainer(
             model=model,
@@ -244,19 +241,3 @@ def _arguments(chosen: Mapping[str, Any], folder: str) -> TrainingArguments:
         dataloader_pin_memory=torch.cuda.is_available(),
         **kept,
     )
-
-
-class _Stopwatch(TrainerCallback):
-    """The time between the ends of steps; the first, which warms everything up, is left out."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self._ends.append(time.monotonic())
-
-    def seconds(self) -> float:
-        pairs = zip(self._ends, self._ends[1:], strict=False)
-        return median(end - begin for begin, end in pairs)

@@ -25,7 +25,7 @@ from rosewood.experiments.experiment import AttackChoice
 from rosewood.experiments.grid import evaluated_task
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_pretrained, open_run
-from rosewood.models.pretrained_part import pretrained_names
+from rosewood.models.parameters import pretrained_names
 from rosewood.models.scoring import label_columns
 from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
 from rosewood.training.plan import Plan
@@ -51,7 +51,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     moments = load_moments(run)
     if cell.evaluation.at_steps:
         moments.append(_end(metrics, evaluation, None if distance is None else distance(model)))
-    attacks = [_attacked(model, tokenizer, each, cell, plan, run) for each in cell.attacks]
+    attacks = [_attacked(model, tokenizer, each, plan, run) for each in cell.attacks]
     result = CellResult(
         fingerprint=cell.fingerprint,
         label=cell.label,
@@ -127,7 +127,7 @@ def _evaluated(
 
 
 def _attacked(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, chosen: AttackChoice, cell: Cell, plan: Plan, run: Path
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, chosen: AttackChoice, plan: Plan, run: Path
 ) -> LiveAttack:
     attack, split = choose_attack(chosen.attack, chosen.changes), "test" if "test" in plan.task.splits else "validation"
     campaign = prepare(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rosewood.comparison import matched_accuracy
 from rosewood.comparison.compare import Published, compared, intervals_table, methods_table, one_line, tested_table
-from rosewood.comparison.methods import (
+from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, kept_attacks
+from rosewood.comparison.significance import (
     Figure,
     OverSeeds,
     bounds_of,
@@ -21,11 +22,9 @@ from rosewood.comparison.methods import (
     mean_of,
     over_seeds,
 )
-from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, kept_attacks
 from rosewood.comparison.statistics import RANK, improvements, mean_and_deviation, ranks
-from rosewood.experiments.cell import RUN
+from rosewood.experiments.cell import RUN, CellStatus
 from rosewood.experiments.experiment import Experiment
-from rosewood.experiments.status import CellStatus
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
 from rosewood.results.grid import Grid, to_latex, to_markdown
 
@@ -132,10 +131,10 @@ def save_tables(
 
 def _save_report(experiment: Experiment, statuses: Sequence[CellStatus], path: Path, file: str) -> None:
     from rosewood.report.page import write_report  # plotly takes a while to import
-    from rosewood.report.subject import short_name, subject
+    from rosewood.report.subject import short_name, subject_of
 
     subjects = [
-        subject(
+        subject_of(
             group.runs,
             _baseline(experiment, group),
             _published(experiment, group),

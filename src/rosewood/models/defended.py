@@ -1,4 +1,4 @@
-"""A classifier and a defence around it as one model, which reads texts.
+"""A classifier and a defence around it as one model, which reads texts; several answers of models that draw.
 
 A defence changes texts before the classifier reads them, so the text itself must reach the model. `TextTokenizer`
 makes no tokens: its ids are the characters of the text, and `Defended` puts them together again. That is why a wrapped
@@ -33,11 +33,12 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rosewood.errors import RunError
-from rosewood.models.scoring import Row, Scorer, output_names, text_length
+from rosewood.models.scoring import Row, Scored, Scorer, output_names, text_length
 from rosewood.protocol import Component
-from rosewood.recipe import build_component
+from rosewood.recipe import build_component, plain_settings
 from rosewood.results.defence import SavedDefence
 from rosewood.results.run import typed_command
+from rosewood.tensors.draws import forked
 
 FILE = "defence.json"
 SUSPICIOUS = "suspicious"
@@ -64,8 +65,37 @@ class Shield:
         raise NotImplementedError
 
 
+class FrontEnd(Shield):
+    """A defence that changes each text on its own, and has the classifier read what comes of it."""
+
+    def read(self, text: str) -> str:
+        """What the classifier reads in place of the text."""
+        raise NotImplementedError
+
+    def rows(self, rows: Sequence[Row]) -> list[Row]:
+        """What it reads in place of these."""
+        return [tuple(map(self.read, row)) for row in rows]
+
+    def logits(self, rows: Sequence[Row], base: Scorer) -> Floats:
+        return scored(self.rows(rows), base)
+
+
+def scored(rows: Sequence[Row], base: Scorer) -> Floats:
+    """The logits of texts, each distinct one read once, `(rows, classes)`."""
+    places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    found = np.empty((len(places), base.classes))
+    for batch in base.batches(list(places)):
+        found[batch.rows] = batch.logits
+    return found[[places[row] for row in rows]]
+
+
 class Defence(Component):
     """What is put around a classifier that is trained already; found and set like a part of a recipe."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it learns from all texts that a run was trained on; others learn from some training texts."""
+        return False
 
     def needs(self) -> dict[str, str]:
         """The fields of `Material` without which it cannot be made; to each a sentence that says why."""
@@ -103,7 +133,7 @@ class DefendedConfig(PretrainedConfig):
         self, defence: str = "", settings: Mapping[str, Any] | None = None, refusal: int | None = None, **rest: Any
     ) -> None:
         super().__init__(**rest)
-        self.refusal = refusal  # the last output, if it stands for "suspicious" and for no label
+        self.refusal = refusal  # the last output, if it means "suspicious" and is not a label
         self.defence = defence
         self.settings = dict(settings or {})
 
@@ -200,7 +230,7 @@ class Defended(PreTrainedModel):
         names = [*output_names(inner.config), *([SUSPICIOUS] if defence.refuses() else [])]
         config = DefendedConfig(
             defence.name,
-            defence.settings(),
+            plain_settings(defence),
             len(names) - 1 if defence.refuses() else None,
             id2label=dict(enumerate(names)),
             label2id={name: number for number, name in enumerate(names)},
@@ -255,7 +285,7 @@ class Defended(PreTrainedModel):
         self.config.save_pretrained(folder)
         SavedDefence(
             defence=self.defence.name,
-            settings=self.defence.settings(),
+            settings=plain_settings(self.defence),
             learnt=dict(self.learnt),
             forwards=self.defence.forwards(),
             command=typed_command(),
@@ -290,9 +320,67 @@ def defence_of(model: PreTrainedModel) -> list[Any]:
     """What decides the answers of a wrapped model beside its weights; nothing for any other."""
     if not isinstance(model, Defended):
         return []
-    return [model.defence.name, model.defence.settings(), json.dumps(model.learnt, sort_keys=True)]
+    return [model.defence.name, plain_settings(model.defence), json.dumps(model.learnt, sort_keys=True)]
 
 
 AutoConfig.register(DefendedConfig.model_type, DefendedConfig)
 AutoModelForSequenceClassification.register(DefendedConfig, Defended)
 AutoTokenizer.register(DefendedConfig, TextTokenizer)
+
+
+_CHUNK = 4
+"""Batches of texts whose answers are collected before they are handed on."""
+
+
+class Drawn:
+    """A scorer that gives each text the answers of several draws: `(draws, ...)` in place of `(...)`.
+
+    A draw is numbered. Its random numbers depend on the seed, the number and the text alone, so that the same text gets
+    the same answers in any batch. A defence around a model is started again with another seed for each draw. Any other
+    model draws from torch's generator, which is seeded for each text: then a text is read by itself, as often as there
+    are draws.
+    """
+
+    def __init__(self, scorer: Scorer, draws: int, seed: int = 0, first: int = 0) -> None:
+        self.scorer, self.draws, self.seed, self.first = scorer, draws, seed, first
+
+    def batches(self, texts: Sequence[Row]) -> Iterator[Scored]:
+        """The answers for some texts, a few batches at a time."""
+        size = _CHUNK * self.scorer.batch_size
+        for start in range(0, len(texts), size):
+            part = texts[start : start + size]
+            found = self._redrawn(part) if isinstance(self.scorer.model, Defended) else map(self._seeded, part)
+            yield Scored(list(range(start, start + len(part))), list(found))
+
+    def _redrawn(self, texts: Sequence[Row]) -> list[NDArray[np.float32]]:
+        model = self.scorer.model
+        assert isinstance(model, Defended)
+        found: list[list[NDArray[np.float32]]] = [[] for _ in texts]
+        for draw in range(self.first, self.first + self.draws):
+            with model.drawing(self.seed, draw):
+                for batch in self.scorer.batches(texts):
+                    for row, logits in zip(batch.rows, batch.logits, strict=True):
+                        found[row].append(logits)
+        return [np.stack(each) for each in found]
+
+    def _seeded(self, text: Row) -> NDArray[np.float32]:
+        with self.seeds(text):
+            # One batch, whatever its size is elsewhere: the random numbers of a copy depend on its place in the batch.
+            (batch,) = self.scorer.in_batches_of(self.draws).batches([text] * self.draws)
+        return np.stack([batch.logits[batch.rows.index(copy)] for copy in range(self.draws)])
+
+    @contextmanager
+    def seeds(self, text: Row) -> Iterator[None]:
+        """Inside, torch draws the random numbers of this text."""
+        digest = sha256(repr((self.seed, self.first, *text)).encode()).digest()
+        with forked(self.scorer.model.device):
+            torch.manual_seed(int.from_bytes(digest[:7], "little"))
+            yield
+
+
+def is_random(scorer: Scorer, text: Row) -> bool:
+    """Whether two draws of a model differ on a text."""
+    if isinstance(scorer.model, Defended):
+        return scorer.model.defence.redrawn(0, 0) is not scorer.model.defence
+    one, two = (next(iter(Drawn(scorer, 1, first=first).batches([text]))).logits[0] for first in (0, 1))
+    return not np.array_equal(one, two)

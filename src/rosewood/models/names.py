@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import xxhash
+from huggingface_hub.errors import HFValidationError
 from torch import Tensor
 from transformers import (
     AutoModel,
@@ -77,6 +78,8 @@ def why_not_loaded(name: str, error: Exception) -> str:
     """What kept transformers from loading a model, in one line; says how to trust one that brings its own code."""
     if "trust_remote_code" in str(error):
         return f"it comes with code of its own; read that code, and if you trust it, add --trust-remote-code {name}"
+    if isinstance(error.__cause__, HFValidationError):
+        return "there is no such folder, and a name on the Hub looks like org/model"
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 

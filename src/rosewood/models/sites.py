@@ -21,7 +21,7 @@ from transformers.pytorch_utils import Conv1D
 
 from rosewood.errors import RunError
 from rosewood.models.adapters import virtual_token_problems
-from rosewood.models.candidates import block_prefixes
+from rosewood.models.parameters import block_prefixes
 from rosewood.protocol import Batch
 from rosewood.tensors.draws import forked
 from rosewood.tensors.shards import break_off

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rosewood.perturbations.changed_words.change import Share, WordChange
 from rosewood.tensors.splicing import Changes, counted_picks, words_of_texts
 from rosewood.words.alignment import Surface
+from rosewood.words.changes import Share, WordChange
 from rosewood.words.text import kept_words, mask_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Masking(WordChange):
     """
 
     may_be_unknown = True  # a tokenizer without a mask token writes the unknown one
-    pattern = r"\S+"  # what is between spaces, as in `rosewood.defences.smoothing.noise`
+    pattern = r"\S+"  # what is between spaces, as in `rosewood.defences.runner.noise`
 
     share: Share = 0.3
 

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.errors import RecipeError
 from rosewood.perturbations.substitution import Substitution
 from rosewood.perturbations.typing import Typing
 from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, Perturber, Progress, Run
-from rosewood.recipe import build_component
+from rosewood.recipe import part_of
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
 
 
-def _built(spec: Any) -> Any:
-    """A perturbation from its name, or from a mapping with a name and settings."""
-    spec = {"name": spec} if isinstance(spec, str) else spec
-    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
-        return spec
-    try:
-        return build_component("perturbation", spec["name"], {k: v for k, v in spec.items() if k != "name"})
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
-
-
-Part = Annotated[Perturbation, BeforeValidator(_built)]
+Part = Annotated[Perturbation, part_of("perturbation")]
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
 
-from rosewood.perturbations.changed_words.change import WordChange
+from rosewood.data.examples import quiet
+from rosewood.errors import RunError
 from rosewood.tensors.splicing import Changes, random_picks
-from rosewood.words.alignment import Surface
+from rosewood.words.alignment import SUBSTITUTES, Surface
+from rosewood.words.changes import WordChange, column_of
+from rosewood.words.encoding import between_codes, encoded, word_codes, word_counts
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from rosewood.words.lexicon import Lexicon
 
 
@@ -21,7 +27,7 @@ class Substitution(WordChange):
     """Replaces words by substitutes of a lexicon, as word substitution attacks do.
 
     Where synonym_hull mixes the vectors of a word and its substitutes, here the model sees texts that somebody could
-    write. `pick` says which words are replaced and by what, see `changed_words`: at random (data augmentation), the
+    write. `pick` says which words are replaced and by what, see `words.changes`: at random (data augmentation), the
     worst of some random texts, or by the gradient, which is the ranking of A2T (Yoo and Qi, 2021) carried on to the
     choice of the substitute.
 
@@ -29,6 +35,10 @@ class Substitution(WordChange):
     counter-fitted where the data folder has it, otherwise roget). `exact_case` looks words up as they are written.
     Without `stop_words`, words such as "the" and "not" stay. A word has at most `choices` substitutes. With `itself` a
     random draw may give the word itself too, as often as any substitute, as in the copies of `smoothed:substitute`.
+
+    With `encoded` all training texts are written as the front end `encoded` writes them, one word for each cluster of
+    synonyms, and a word is replaced by what a substitution can make of it then. Frequencies, which decide clusters, are
+    those of all training texts. Of several perturbations in one recipe this one then comes first.
     """
 
     lexicon: str | None = None
@@ -36,6 +46,43 @@ class Substitution(WordChange):
     stop_words: bool = True
     choices: Annotated[int, Field(ge=1)] = 8
     itself: bool = False
+    encoded: bool = False
+
+    def prepare(
+        self,
+        data: Dataset,
+        tokenizer: Any,
+        fields: Sequence[str],
+        max_length: int,
+        lexicon: Lexicon | None = None,
+        seed: int = 0,
+    ) -> Dataset:
+        if self.encoded:
+            assert lexicon is not None, "a run with this perturbation has a lexicon"
+            data, lexicon = self._encoded(data, tokenizer, fields, max_length, lexicon)
+        return super().prepare(data, tokenizer, fields, max_length, lexicon, seed)
+
+    def _encoded(
+        self, data: Dataset, tokenizer: Any, fields: Sequence[str], max_length: int, lexicon: Lexicon
+    ) -> tuple[Dataset, Lexicon]:
+        """The data with encoded texts, and what may replace a word of these."""
+        made = [name for name in data.column_names if name == SUBSTITUTES or name.endswith(column_of(""))]
+        if made:
+            raise RunError(f"substitution with encoded writes other texts than {made[0]} was made for: put it first")
+        counts = word_counts(text for field in fields for text in data[field])
+        from rosewood.words.constraints import ENGLISH_STOP_WORDS
+
+        codes = word_codes(lexicon.entries, counts, () if self.stop_words else ENGLISH_STOP_WORDS)
+
+        def rewritten(batch: dict[str, list]) -> dict[str, list]:
+            texts = {field: [encoded(text, codes) for text in batch[field]] for field in fields}
+            found = dict(tokenizer(*texts.values(), truncation=True, max_length=max_length))
+            sizes = {"length": [len(ids) for ids in found["input_ids"]]} if "length" in batch else {}
+            return texts | found | sizes
+
+        with quiet(len(data)):
+            data = data.map(rewritten, batched=True, desc="encode")
+        return data, replace(lexicon, entries=between_codes(lexicon.entries, codes, counts))
 
     def surface(self, lexicon: Lexicon | None, seed: int, tokenizer: Any) -> Surface:
         # With scikit-learn, which describing a recipe does without.

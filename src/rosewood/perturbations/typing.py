@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from rosewood.perturbations.changed_words.change import WordChange
 from rosewood.protocol import Batch
 from rosewood.tensors import draws
 from rosewood.words.alignment import Surface
-from rosewood.words.typos import Misspelling
+from rosewood.words.changes import WordChange
+from rosewood.words.noise import Misspelling
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
@@ -24,10 +24,10 @@ EVERY: tuple[Kind, ...] = ("swap", "drop", "insert", "double", "neighbour_key", 
 
 @dataclass(frozen=True)
 class Typing(WordChange):
-    """Misspells words with the slips that noises and typo attacks are made of (`rosewood.words.typos`).
+    """Misspells words with the slips that noises and typo attacks are made of (`rosewood.words.noise`).
 
     Each text has a strength of its own: the share of its words that change is drawn from U(0, `share`). `pick` says
-    which words and which misspelt forms, see `changed_words`. A word of at least `min_letters` letters has up to
+    which words and which misspelt forms, see `words.changes`. A word of at least `min_letters` letters has up to
     `forms` misspelt forms, as many of each of the `kinds`, the same wherever it occurs; forms that the tokenizer does
     not tell apart count once, and those that it leaves as they were, such as capitals for a model that knows none, not
     at all. The first letter stays, but for its case.

@@ -1,22 +1,33 @@
-"""What the Hugging Face Hub reads beside the card: evaluation results as files, and the upload itself."""
+"""What the Hugging Face Hub reads: the model card of a run, its results as files, and the upload."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from html import escape
 from pathlib import Path
 
 import yaml
-from huggingface_hub import HfApi
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rosewood.comparison.attacks import attacked
-from rosewood.data.tasks import Task
+from rosewood.comparison.runs import load_runs
+from rosewood.comparison.table import half_width, percent
+from rosewood.data.tasks import Task, load_task
 from rosewood.errors import RunError
 from rosewood.evaluation.measure import MEASURED
+from rosewood.models.names import models
 from rosewood.models.open import run_info
-from rosewood.report.subject import ReportedRun
-from rosewood.results import write
+from rosewood.report.sections.attacks import attack_table
+from rosewood.report.sections.reproduce import commands, saved_defence
+from rosewood.report.subject import ReportedRun, Subject, short_name, subject_of
+from rosewood.report.verdict import right_on, verdict
+from rosewood.results import Average, RunInfo, SetResult, write
+from rosewood.results.grid import Grid, to_markdown
+from rosewood.results.guessing import described, guessed_sets, is_guessing
 
 FOLDER = ".eval_results"
 """Where the Hub looks for them, in the repository of a model."""
@@ -109,3 +120,200 @@ def push_run(folder: Path, name: str, private: bool = False, message: str = "Upl
 def _first_line(error: Exception) -> str:
     lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)
+
+
+HUB_NAMES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+"""Models that have another name here."""
+
+
+def write_card(folder: Path, path: Path, suite: str | None = None) -> list[Path]:
+    """Write the card of a run, which the Hub's own parser must read first.
+
+    Beside the model there are also files with evaluation results, which are returned.
+    """
+    about, task = _read(folder, suite)
+    text = str(_card(about, task))
+    ModelCard(text)
+    write(path, text)
+    if path != card_of(folder):
+        return []
+    return write_results(path.parent, result_files(about.runs[0], task))
+
+
+def card_of(folder: Path) -> Path:
+    """Where the card of a run belongs: beside its model."""
+    return folder / "model" / "README.md"
+
+
+def model_card(folder: Path, suite: str | None = None) -> ModelCard:
+    """The card of a run from its evaluation on a suite, or the latest."""
+    return _card(*_read(folder, suite))
+
+
+def _read(folder: Path, suite: str | None) -> tuple[Subject, Task]:
+    if not (folder / "run.json").exists():
+        raise RunError(f"{folder} is not a run of Rosewood (no run.json): a card tells how a model was trained.")
+    return subject_of(load_runs([folder], suite)), load_task(folder / "task.yaml")
+
+
+def _card(about: Subject, task: Task) -> ModelCard:
+    (run,) = about.runs
+    assert run.info is not None
+    front = _front_matter(run, run.info, task).to_yaml()
+    return ModelCard(f"---\n{front}\n---\n\n{_body(about, run, run.info, task)}")
+
+
+def _front_matter(run: ReportedRun, info: RunInfo, task: Task) -> ModelCardData:
+    hub = task.splits["train"].hub if "train" in task.splits else None
+    return ModelCardData(
+        base_model=_on_hub(info.model),
+        datasets=[hub.dataset] if hub is not None else None,
+        eval_results=list(_results(run, task.name)),
+        library_name="transformers",
+        metrics=["accuracy"],
+        model_name=f"{run.model}-{task.name}-{run.method}",
+        pipeline_tag="text-classification",
+        tags=["rosewood", "robustness", run.method],
+    )
+
+
+def _on_hub(model: str) -> str | None:
+    """The name of a model on the Hub; a folder has none."""
+    return None if Path(model).is_absolute() else HUB_NAMES.get(model, model)
+
+
+def _results(run: ReportedRun, task: str) -> Iterator[EvalResult]:
+    """Accuracies on clean, shifted and adversarial sets, and under attack."""
+    for each in run.evaluated.evaluation.sets:
+        if each.role in MEASURED:
+            yield _result(each.name, _dataset(each), f"Accuracy ({each.role})", each.accuracy, each.interval)
+    for attack in attacked([run.evaluated]):
+        found = attack.summary
+        if not found.attacked:
+            continue
+        metric = f"Accuracy under {attack.title}"
+        yield _result(task, _slug(task), metric, found.robust_accuracy, found.robust_interval)
+
+
+def _result(name: str, dataset: str, metric: str, value: float, interval: tuple[float, float]) -> EvalResult:
+    return EvalResult(
+        task_type="text-classification",
+        dataset_type=dataset,
+        dataset_name=name,
+        metric_type="accuracy",
+        metric_name=metric,
+        metric_value=round(value, 4),
+        metric_args={"interval_95": [round(end, 4) for end in interval]},
+    )
+
+
+def _dataset(each: SetResult) -> str:
+    """Its name on the Hub, if that is where it came from."""
+    return each.source.removeprefix("hub: ").split(" ")[0] if each.source.startswith("hub: ") else _slug(each.name)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"
+
+
+def _body(about: Subject, run: ReportedRun, info: RunInfo, task: Task) -> str:
+    environment = Environment(  # Markdown, where the filter `plain` keeps text from being markup
+        loader=PackageLoader("rosewood.report"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["plain"] = _plain
+    environment.filters["fenced"] = _fenced
+    tables = [grid for title, grid in about.tables.items() if title != "Attacks"]  # those of the evaluation alone
+    return environment.get_template("card.md").render(
+        name=f"{run.model}-{task.name}-{run.method}",
+        base=_on_hub(info.model) or run.model,
+        run=run,
+        info=info,
+        task=task,
+        recipe=yaml.safe_load(run.recipe) if run.recipe else {},
+        trained_on=_trained_on(info),
+        made_of=_made_of(run.evaluated.folder),
+        arguments=yaml.safe_dump(info.training_arguments, sort_keys=False),
+        sentence=f"{right_on(about, run.method)}.",
+        remarks=verdict(about).remarks,
+        tables=[_table(grid) for grid in [*tables, attack_table(attacked([run.evaluated]), [run])] if grid is not None],
+        limits=list(_limits(run, info)),
+        wrapped=saved_defence(run.evaluated.folder) is not None,
+        commands="\n".join(map(_without_folders, commands(run))),
+    )
+
+
+def _trained_on(info: RunInfo) -> str:
+    """How many examples there were; runs before these were counted know only what they were limited to."""
+    train = info.examples.get("train", info.train_size)
+    validation = info.examples.get("validation")
+    return (
+        f"{'All' if train is None else train} training examples, "
+        f"{f'at most {info.validation_size}' if not info.examples else validation or 'none'} for validation"
+    )
+
+
+def _made_of(folder: Path) -> str:
+    """The runs that an averaged model was made of."""
+    if not (folder / "average.json").exists():
+        return ""
+    return ", ".join(f"{each.recipe} (seed {each.seed})" for each in Average.load(folder / "average.json").runs)
+
+
+def _without_folders(command: str) -> str:
+    """A command in which an absolute path is its last part: the folders of a machine are nobody's business."""
+    parts = (word.rpartition("=") for word in shlex.split(command))
+    return shlex.join(f"{name}{sign}{short_name(value)}" for name, sign, value in parts)
+
+
+def _table(grid: Grid) -> str:
+    return escape(to_markdown(grid), quote=False)
+
+
+def _plain(text: object) -> str:
+    """Text in which Markdown and HTML find nothing to read."""
+    return re.sub(r"([\\`*_\[\]#|])", r"\\\1", escape(" ".join(str(text).split()), quote=False))
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block of code, within a fence that the text does not contain."""
+    longest = max((len(found) for found in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _limits(run: ReportedRun, info: RunInfo) -> Iterator[str]:
+    """What the figures say against the model, worst first."""
+    evaluation = run.evaluated.evaluation
+    if is_guessing(evaluation):
+        yield (
+            f"It is at guessing: {described(guessed_sets(evaluation))}. It has not learnt the task, and what it keeps "
+            "under noise or attack is not robustness."
+        )
+    for each in attacked([run.evaluated]):
+        found = each.summary
+        if not found.attacked:
+            share = percent(found.changeable_words or 0)
+            yield f"It was not attacked by {each.title}, which could change only {share} % of the words."
+            continue
+        left, before = percent(found.robust_accuracy), percent(found.clean_accuracy)
+        yield f"Under {each.title} its accuracy falls from {before} to {left} % ({found.examples} examples)."
+    measured = [each for each in evaluation.sets if each.role in MEASURED]
+    worst = min(measured, key=lambda each: each.accuracy, default=None)
+    if worst is not None and len(measured) > 1:
+        accuracy = f"{percent(worst.accuracy)} {half_width(worst.interval)}"
+        yield f"It is least accurate on {worst.name} ({worst.role}): {accuracy} %."
+    for clean in measured:
+        if clean.role == "clean" and clean.worst is not None:
+            accuracy = f"{percent(clean.worst.accuracy)} {half_width(clean.worst.interval)}"
+            yield f"Its worst group of {clean.name} is {clean.worst.kind}: {clean.worst.group}, with {accuracy} %."
+    sure = max(measured, key=lambda each: each.ece, default=None)
+    if sure is not None:
+        worst_of = "Where it is worst, on" if len(measured) > 1 else "On"
+        gap = percent(sure.ece)
+        yield f"{worst_of} {sure.name}, its confidence differs from its accuracy by {gap} points on average."
+    yield from (f"Not measured: {lacking.name} ({lacking.reason})" for lacking in evaluation.missing if lacking.counted)
+    yield from (f"{noted.name}: {noted.note}" for noted in evaluation.sets if noted.note)
+    if info.model in models() and models()[info.model].note:
+        yield f"The base model: {models()[info.model].note}."
+    if info.training_arguments:
+        yield f"One training run with seed {info.seed}: another seed gives other figures."

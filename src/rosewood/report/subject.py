@@ -20,7 +20,7 @@ from rosewood.report.figures.evaluation import Methods
 from rosewood.report.figures.style import Mark, mark
 from rosewood.results import AttackSummary, RunInfo
 from rosewood.results.grid import Grid
-from rosewood.results.history import Curve, training_history
+from rosewood.results.run import Curve, training_history
 
 BASELINE = "vanilla"
 """What runs are compared with where nothing else is named."""
@@ -103,7 +103,7 @@ def short_name(model: str) -> str:
     return Path(model).name if Path(model).is_absolute() else model
 
 
-def subject(
+def subject_of(
     runs: Sequence[EvaluatedRun],
     baseline: str | None = None,
     published: Published | None = None,

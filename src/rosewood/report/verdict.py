@@ -8,9 +8,15 @@ from statistics import fmean
 
 from rosewood.comparison.attacks import UNDER
 from rosewood.comparison.compare import judged_over_seeds, one_line
-from rosewood.comparison.methods import figures_by_method, over_seeds, untested_over_seeds
-from rosewood.comparison.paired import LEVEL, by_kind, paired_tests
 from rosewood.comparison.runs import untested_note
+from rosewood.comparison.significance import (
+    LEVEL,
+    by_kind,
+    figures_by_method,
+    over_seeds,
+    paired_tests,
+    untested_over_seeds,
+)
 from rosewood.comparison.table import MEANS, percent
 from rosewood.report.figures.evaluation import role_accuracies
 from rosewood.report.subject import Subject
@@ -26,21 +32,29 @@ _KINDS: dict[Role, str] = {"clean": "clean", "shift": "shifted", "adversarial": 
 class Verdict:
     """What the tests say, and what a reader must know beside it."""
 
-    sentence: str
+    shown: str
+    untested: str
+    """What was not tested, and why; the tables of the comparison say it too."""
     remarks: Sequence[str]
+
+    @property
+    def sentence(self) -> str:
+        """What the tests say, and what was not tested."""
+        return f"{self.shown} {self.untested}".strip()
 
 
 def verdict(subject: Subject) -> Verdict:
     """What the comparison shows, by its tests and no further."""
-    return Verdict(_sentence(subject), list(_remarks(subject)))
+    return Verdict(*_by_tests(subject), list(_remarks(subject)))
 
 
-def _sentence(subject: Subject) -> str:
+def _by_tests(subject: Subject) -> tuple[str, str]:
+    """What the tests say, and what was not tested."""
     others = [method for method in subject.methods if method != subject.baseline]
     if len(subject.methods) == 1:
-        return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with."
+        return f"{right_on(subject, *subject.methods)}; there is no other method here to compare it with.", ""
     if subject.baseline is None:
-        return f"{_listed(others)} are shown side by side; without --baseline no difference between them is tested."
+        return f"{_listed(others)} are shown side by side; without --baseline no difference between them is tested.", ""
     if judged_over_seeds(subject.by_method):
         return _over_seeds(subject, subject.baseline, others)
     return _on_examples(subject, subject.baseline, others)
@@ -70,12 +84,12 @@ def right_on(subject: Subject, method: str) -> str:
     return f"{method} is right on {_listed(shares)} text" if shares else f"{method} was evaluated on no labelled text"
 
 
-def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
+def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> tuple[str, str]:
     values = figures_by_method(subject.by_method)
     tests = over_seeds(values, baseline)
     untested = untested_note(untested_over_seeds(values, baseline), others)
     if not tests:
-        return f"No difference from {baseline} can be tested. {untested}".strip()
+        return f"No difference from {baseline} can be tested.", untested
     # The table's tests are one-tailed; that a method is worse is the other tail, adjusted on its own.
     worse = over_seeds(values, baseline, worse=True)
     better_on: dict[str, list[str]] = {}
@@ -88,14 +102,14 @@ def _over_seeds(subject: Subject, baseline: str, others: Sequence[str]) -> str:
             worse_on.setdefault(method, []).append(name)
     words = f"{_tests(len(tests), 'one-tailed ')} over seeds in either direction"
     tested = [method for method in others if any(method == each for each, _ in tests)]
-    return f"{_told(baseline, tested, better_on, worse_on, words)} {untested}".strip()
+    return _in_words(baseline, tested, better_on, worse_on, words), untested
 
 
-def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
+def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> tuple[str, str]:
     found, missing = paired_tests(subject.by_method, baseline)
     untested = untested_note(missing, others)
     if not found:
-        return f"No difference from {baseline} can be tested. {untested}".strip()
+        return f"No difference from {baseline} can be tested.", untested
     better_on: dict[str, list[str]] = {}
     worse_on: dict[str, list[str]] = {}
     for each in found:
@@ -105,14 +119,14 @@ def _on_examples(subject: Subject, baseline: str, others: Sequence[str]) -> str:
     tested = [method for method in others if any(method == each.method for each in found)]
     words = f"{_tests(len(found))} on the same examples"
     kinds = f", by kind: {by_kind(found)}"
-    return f"{_told(baseline, tested, better_on, worse_on, words, kinds)} {untested}".strip()
+    return _in_words(baseline, tested, better_on, worse_on, words, kinds), untested
 
 
 def _tests(number: int, sort: str = "") -> str:
     return f"{number} {sort}{'test' if number == 1 else 'tests'}"
 
 
-def _told(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str, kinds: str = "") -> str:
+def _in_words(baseline: str, others: Sequence[str], better: Found, worse: Found, tests: str, kinds: str = "") -> str:
     level = f"p < {LEVEL} after Holm's adjustment"
     if not better and not worse:
         who = f"{others[0]} cannot" if len(others) == 1 else "No method can"

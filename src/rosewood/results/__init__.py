@@ -27,12 +27,17 @@ from rosewood.results.evaluation import (
 from rosewood.results.experiment import (
     CellResult,
     CellState,
+    Change,
     ComparedCell,
     ComparedFigure,
     Comparison,
+    Costs,
+    Decision,
+    Hardening,
     MatchedMoment,
+    Measured,
     Moment,
+    Schedule,
 )
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, append, installed_versions, now, write
-from rosewood.results.harden import Change, Costs, Decision, Hardening, Measured, Schedule
 from rosewood.results.run import Average, AveragedRun, Metrics, RunInfo, Status

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import SquaredGradients, candidate_names, present_masks
+from rosewood.models.parameters import SquaredGradients, candidate_names, present_masks
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
 from rosewood.tensors.draws import LEVELS, LOWEST, SixteenBits
 from rosewood.tensors.shards import all_elements, flat_like, keep_own, parts

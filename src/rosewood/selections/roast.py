@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import SquaredGradients, candidate_names, present_masks
+from rosewood.models.parameters import SquaredGradients, candidate_names, present_masks
 from rosewood.protocol import Batch, Call, Masks, Readings, Run, Selection, Selector
 from rosewood.tensors.shards import all_elements, flat_like, keep_own, parts, room
 
@@ -41,7 +41,7 @@ class Roast(Selection):
     - Ties rank in the order of the weights, so that equal runs are equal.
     - p can be as small as 1.5e-8, and then a kept weight's gradient grows by 6.6e7. Adam forgets a constant factor,
       but not at once when masks change: `scale_cap` limits it, `scale=False` leaves it out (paper: scaled, no cap).
-    - Candidates are found by structure, see `rosewood.models.candidates`, biases included; `parameters` replaces them.
+    - Candidates are found by structure, see `rosewood.models.parameters`, biases included; `parameters` replaces them.
 
     Ablations: `threshold="hard"` (beta to infinity) keeps exactly the weights with r >= alpha, none of them scaled;
     with alpha 0 these are all. `importance="random"` ranks at random, drawn again every epoch, so that in time each

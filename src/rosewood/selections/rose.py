@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rosewood.errors import RecipeError
-from rosewood.models.candidates import candidate_names
 from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout
+from rosewood.models.parameters import candidate_names
 from rosewood.protocol import (
     Batch,
     Call,
@@ -65,7 +65,7 @@ class Rose(Selection):
     - The code hard-codes 1 - beta1 = 0.1; here it follows the optimiser.
     - 0/0 counts as risk 0 and x/0 as infinite; thresholds are order statistics, which select the same tensors as
       interpolated quantiles but are not poisoned by infinities. A candidate without momentum yet always moves.
-    - Candidates: see `rosewood.models.candidates`.
+    - Candidates: see `rosewood.models.parameters`.
 
     The paper searches the threshold on a grid, and its limitations wish for "a more automatic method". In place of a
     number, `keep_quantile` takes the name of a rule that finds it again in each step's risks, order by order:

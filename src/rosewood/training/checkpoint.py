@@ -84,17 +84,17 @@ def _first_good(candidates: list[Path]) -> Path:
         problem = damage(candidate)
         if problem is None:
             if bad:
-                warnings.warn(f"{_told(bad)}; resuming from {candidate} instead", stacklevel=3)
+                warnings.warn(f"{_in_words(bad)}; resuming from {candidate} instead", stacklevel=3)
             for other in bad:
                 _set_aside(other)
             return candidate
         bad[candidate] = problem
     raise NoGoodCheckpointError(
-        f"{_told(bad)}; a checkpoint without {CHECKSUMS} can be used if it is named by its own path"
+        f"{_in_words(bad)}; a checkpoint without {CHECKSUMS} can be used if it is named by its own path"
     )
 
 
-def _told(bad: dict[Path, str]) -> str:
+def _in_words(bad: dict[Path, str]) -> str:
     return "; ".join(f"{checkpoint} is damaged: {problem}" for checkpoint, problem in bad.items())
 
 

@@ -17,7 +17,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from rosewood.errors import RunError
-from rosewood.results.durable import UNFINISHED, staged, staged_path
+from rosewood.results.files import UNFINISHED, staged, staged_path
 from rosewood.tensors.shards import are_divided
 from rosewood.training.checkpoint import (
     CHECKSUMS,

@@ -23,13 +23,14 @@ from rosewood.dynamics.record import Watch
 from rosewood.errors import RunError
 from rosewood.models.adapters import encoder
 from rosewood.models.names import encoder_weights
+from rosewood.models.parameters import attach, detach, values_in
 from rosewood.models.predictions import Predictions
-from rosewood.models.pretrained_part import attach, detach, values_in
 from rosewood.protocol import Anchor, Batch, Call, Output, Position
 from rosewood.recipe import Recipe, load_recipe
-from rosewood.results.history import History
+from rosewood.results.run import History
 from rosewood.tensors.distributed import average_
 from rosewood.tensors.shards import whole
+from rosewood.training.callbacks import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.checks import (
     check_class_weights,
@@ -47,7 +48,6 @@ from rosewood.training.checks import (
     needs_masked_adamw,
 )
 from rosewood.training.engine import Engine
-from rosewood.training.health import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.masked_adamw import MaskedAdamW
 from rosewood.training.sampling import WeightedLoss, train_sampler
 from rosewood.training.starting_model import warn_of_other_labels
@@ -86,7 +86,7 @@ class RobustTrainer(CheckpointedTrainer):
         history_file: a JSON Lines file that gets one record per optimiser step.
         max_skipped_steps: a step whose loss or gradients are not finite is skipped; after so many in a row, the next
             one ends the run.
-        watches: look on and write down what they see, such as `rosewood.dynamics.drift.DriftWatch("dynamics")`.
+        watches: look on and write down what they see, such as `rosewood.dynamics.DriftWatch("dynamics")`.
         class_weights: one for each output; they multiply the cross-entropy of the rows of that class.
         pretrained: what anchors tie the encoder to where the model was fine-tuned before: a model, its name, or the
             weights of its encoder. Without it they tie the encoder to the weights as they came.
@@ -94,6 +94,16 @@ class RobustTrainer(CheckpointedTrainer):
     Raises:
         RecipeError: the recipe makes no sense with this model or these arguments.
         DataError: the data cannot be trained on.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from transformers import TrainingArguments
+        >>> texts = ["a good film", "a dull film"]
+        >>> data = Dataset.from_dict({**tokenizer(texts), "labels": [1, 0]})
+        >>> arguments = TrainingArguments("out", max_steps=2, report_to="none", disable_tqdm=True)
+        >>> given = {"train_dataset": data, "processing_class": tokenizer}
+        >>> RobustTrainer(model, arguments, recipe="rose-second", **given).train().global_step
+        2
     """
 
     def __init__(

@@ -78,6 +78,13 @@ def with_substitutes(
 
     Raises:
         DataError: the data are not tokenized, have lost their texts, or were tokenized in another way.
+
+    Example:
+        >>> from rosewood import Lexicon, Substituting
+        >>> surface = Substituting(Lexicon.of({"good": ["fine"]})).surface
+        >>> data = Dataset.from_dict({"text": ["a good film"], **tokenizer(["a good film"])})
+        >>> set(with_substitutes(data, tokenizer, surface, ["text"]).column_names) - set(data.column_names)
+        {'substitutes'}
     """
     which = changed_field(dataset, tokenizer, fields, field)
     aligner = Aligner(tokenizer, surface, slots, pieces, pattern)

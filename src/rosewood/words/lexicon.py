@@ -12,8 +12,7 @@ from typing import Any
 
 from rosewood.data.files import file_digest
 from rosewood.errors import AbsentError, DataError, closest
-from rosewood.results.durable import cache_folder, write_whole
-from rosewood.results.files import fingerprint_of
+from rosewood.results.files import cache_folder, fingerprint_of, write_whole
 from rosewood.words.inflection import dictionary_version
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"

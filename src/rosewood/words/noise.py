@@ -1,19 +1,227 @@
-"""Seeded text noise for evaluation: the same row gets the same noise in every run and batch.
+"""Noise in texts: slips of the finger, one small mistake in a word; and seeded noise of whole texts for evaluation.
 
-Strength is the share of the words (or other places) that a noise may touch and does: 0 touches none, 1 all. With all
-noises but typos, what a weaker noise touches is touched in the same way by a stronger one of the same seed.
+Letters are what a reader takes for one: a letter and its combining marks stay together in every script. Keys are those
+of the keyboard that has most of the word's letters. A slip may leave a word as it is where it has no way to change it:
+swapping in "aaaa", no key beside "字".
+
+The same row of a data set gets the same noise in every run and batch. Strength is the share of the words (or other
+places) that a noise may touch and does: 0 touches none, 1 all. With all noises but typos, what a weaker noise touches
+is touched in the same way by a stronger one of the same seed.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from random import Random
+from typing import TYPE_CHECKING
 
 import regex
-from datasets import Dataset
 
 from rosewood.errors import DataError, closest
 from rosewood.words.inflection import CONTRACTION, other_form
 from rosewood.words.text import BETWEEN_SPACES, WORD, Words
-from rosewood.words.typos import Slip, drop, homoglyph, insert, neighbour_key, recase, swap
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Slip = Callable[[str, Random, int], str]
+
+Keyboard = dict[str, str]
+"""Letter -> the letters on the keys that touch its own."""
+
+_ROWS = (  # US, Russian, Ukrainian, Greek, Hebrew, Arabic
+    ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
+    ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
+    ("йцукенгшщзхї", "фівапролджє", "ячсмитьбю"),
+    (" ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
+    ("  קראטוןםפ", "שדגכעיחלךף", "זסבהנמצתץ"),
+    ("ضصثقفغعهخحجد", "شسيبلاتنمكط", "ئءؤرىةوزظ"),
+)
+
+
+def swap(word: str, rng: Random, first: int = 1) -> str:
+    """Two neighbouring letters change places."""
+    letters = letters_of(word)
+    places = range(first, len(letters) - 1)
+    if places:
+        at = rng.choice(places)
+        letters[at : at + 2] = letters[at + 1], letters[at]
+    return "".join(letters)
+
+
+def drop(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is missing."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        del letters[rng.choice(places)]
+    return "".join(letters)
+
+
+def insert(word: str, rng: Random, first: int = 1) -> str:
+    """There is a letter too many: one of the alphabet, or, in scripts whose keyboards we do not know, of the word."""
+    letters = letters_of(word)
+    places = range(first, len(letters) + 1)
+    if places:
+        at = rng.choice(places)
+        letters.insert(at, _cased(rng.choice(sorted(_keyboard(letters)) or letters), word))
+    return "".join(letters)
+
+
+def neighbour_key(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is the one beside it on the keyboard."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        at = rng.choice(places)
+        if near := _keyboard(letters).get(letters[at].lower()):
+            letters[at] = _cased(rng.choice(near), letters[at])
+    return "".join(letters)
+
+
+def homoglyph(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is another one that looks the same."""
+    return _exchanged(word, rng, first, HOMOGLYPHS)
+
+
+def look_alike(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is a digit or sign that looks like it."""
+    return _exchanged(word, rng, first, LOOK_ALIKES)
+
+
+def space(word: str, rng: Random, first: int = 1) -> str:
+    """A space is within the word."""
+    letters = letters_of(word)
+    places = range(max(1, first), len(letters))
+    if places:
+        letters.insert(rng.choice(places), " ")
+    return "".join(letters)
+
+
+def double(word: str, rng: Random, first: int = 1) -> str:
+    """A letter is there twice."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        at = rng.choice(places)
+        letters.insert(at, letters[at])
+    return "".join(letters)
+
+
+def recase(word: str, rng: Random, first: int = 0) -> str:
+    """The word is in capitals, in small letters, or in a mixture of both; all of it, since no letter is lost."""
+    mixture = "".join(rng.choice((letter.upper(), letter.lower())) for letter in word)
+    return rng.choice([other for other in (word.upper(), word.lower(), mixture) if other != word] or [word])
+
+
+def invisible(word: str, rng: Random, first: int = 1) -> str:
+    """There is a character in the word that takes no place on the screen."""
+    letters = letters_of(word)
+    places = range(first, len(letters))
+    if places:
+        letters.insert(rng.choice(places), rng.choice(INVISIBLE))
+    return "".join(letters)
+
+
+def inside(slip: Slip) -> Slip:
+    """The same slip where the last letter stays, too."""
+
+    def kept(word: str, rng: Random, first: int = 1) -> str:
+        *others, last = letters_of(word)
+        return slip("".join(others), rng, first) + last
+
+    return kept
+
+
+def _exchanged(word: str, rng: Random, first: int, table: Mapping[str, str]) -> str:
+    letters = letters_of(word)
+    places = [at for at in range(first, len(letters)) if letters[at] in table]
+    if places:
+        at = rng.choice(places)
+        letters[at] = table[letters[at]]
+    return "".join(letters)
+
+
+def neighbours(letter: str) -> str:
+    """The letters on the keys that touch a letter's own; none where no keyboard here has it.
+
+    Example:
+        >>> sorted(neighbours("q"))
+        ['a', 'w']
+    """
+    return _keyboard([letter]).get(letter, "")
+
+
+def letters_of(word: str) -> list[str]:
+    """What a reader takes for letters, each with its marks."""
+    return regex.findall(r"\X", word)
+
+
+def _keyboard(letters: Sequence[str]) -> Keyboard:
+    """The first of the keyboards with most of the letters; an empty one if none has any."""
+    best = max(KEYBOARDS, key=lambda keys: sum(letter.lower() in keys for letter in letters))
+    return best if any(letter.lower() in best for letter in letters) else {}
+
+
+def _cased(letter: str, like: str) -> str:
+    return letter.upper() if like.isupper() else letter
+
+
+def _neighbours(rows: Sequence[str]) -> Keyboard:
+    # Rows are shifted by about half a key, so a key touches columns 0 and 1 above, -1 and 0 below.
+    touching = [(0, -1), (0, 1), (-1, 0), (-1, 1), (1, -1), (1, 0)]
+    keys = {(row, column): key for row, line in enumerate(rows) for column, key in enumerate(line) if key != " "}
+    return {
+        key: "".join(keys.get((row + down, column + right), "") for down, right in touching)
+        for (row, column), key in keys.items()
+    }
+
+
+KEYBOARDS = [_neighbours(rows) for rows in _ROWS]
+_LATIN_CYRILLIC = dict(zip("aceiopsxyABCEHIKMOPSTXY", "асеіорѕхуАВСЕНІКМОРЅТХУ", strict=True))
+_GREEK_LATIN = dict(zip("αγικνορυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ayikvopuABEZHIKMNOPTYX", strict=True))
+# Latin letters have Cyrillic doubles, Cyrillic and Greek ones Latin doubles.
+HOMOGLYPHS = _LATIN_CYRILLIC | {other: latin for latin, other in _LATIN_CYRILLIC.items()} | _GREEK_LATIN
+LOOK_ALIKES = {"a": "@", "l": "1", "o": "0"}
+INVISIBLE = "\u200b\u200c\u200d\u2060\u00ad"
+"""Zero-width space, non-joiner, joiner and word joiner, and the soft hyphen."""
+SLIPS: dict[str, Slip] = {
+    slip.__name__: slip for slip in (swap, drop, insert, double, neighbour_key, recase, homoglyph, invisible)
+}
+"""All of them by name."""
+
+
+class Misspelling:
+    """Gives each word the same misspelt forms wherever it occurs, some of each kind of slip.
+
+    Args:
+        kinds: Names of slips (`rosewood.words.noise.SLIPS`).
+        forms: How many forms a word gets at most; forms that come out alike count once.
+        min_letters: Shorter words stay as they are.
+        seed: Another seed, other forms.
+
+    Example:
+        >>> Misspelling(["drop"], forms=2).surface(["a", "film"])
+        [(), ('fil', 'flm')]
+    """
+
+    def __init__(self, kinds: Sequence[str], forms: int = 16, min_letters: int = 3, seed: int = 0) -> None:
+        @lru_cache(maxsize=1_000_000)
+        def misspelt(word: str) -> tuple[str, ...]:
+            if sum(map(str.isalpha, word)) < min_letters:
+                return ()
+            rng = Random(f"{seed} {word}")
+            found = dict.fromkeys(SLIPS[kinds[i % len(kinds)]](word, rng, 1) for i in range(forms))
+            found.pop(word, None)
+            return tuple(found)
+
+        self._misspelt = misspelt
+
+    def surface(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """The misspelt forms of each word of a text."""
+        return [self._misspelt(word) for word in words]
+
 
 Noise = Callable[[str, float, Random], str]
 
@@ -22,7 +230,7 @@ Noise = Callable[[str, float, Random], str]
 _WORD = regex.compile(r"""([("'“‘]*)((?:\p{L}\p{M}*+){4,})([)"'”’.,;:!?…]*)""")
 
 _MARKS = r"""[.,;:!?…"“”()]"""
-# A mark that stands alone, with the space before it; a mark before or after a word; the end of a word without one.
+# A mark alone, with the space before it; a mark before or after a word; the end of a word without one.
 _MARK_OR_BARE_END = rf" {_MARKS}(?!\S)|(?<!\w){_MARKS}|{_MARKS}(?!\w)|(?<=\w)(?!\S)"
 
 _SLIPS: tuple[Slip, ...] = (swap, drop, insert, neighbour_key)
@@ -100,7 +308,7 @@ def noisy(dataset: Dataset, fields: Sequence[str], kind: str, strength: float, s
     rngs = [Random(f"{seed} {index}") for index in range(len(dataset))]
     for field in fields:
         columns[field] = [noise(text, strength, rng) for text, rng in zip(columns[field], rngs, strict=True)]
-    return Dataset.from_dict(columns, features=dataset.features)
+    return type(dataset).from_dict(columns, features=dataset.features)
 
 
 def _changed(

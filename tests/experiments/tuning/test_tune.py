@@ -25,7 +25,7 @@ from rosewood.experiments.tuning.outcome import Tried, best_of, tried
 from rosewood.experiments.tuning.search import Range, TuningGoal
 from rosewood.experiments.tuning.study import Trials
 from rosewood.recipe import load_recipe
-from rosewood.training import callbacks, outcome
+from rosewood.training import assembly, callbacks
 from rosewood.training.callbacks import TrainingProgress
 from rosewood.words.lexicon import COUNTER_FITTED
 from tiny_tuning import SEARCH, Place
@@ -124,7 +124,7 @@ def test_trials_behind_the_median_are_ended(place: Place, monkeypatch: pytest.Mo
         return SimpleNamespace(robust_accuracy=next(shares), clean_accuracy=1.0, attacked=True)
 
     monkeypatch.setattr(callbacks, "robust_accuracy", attacked)
-    for module in (callbacks, studies, outcome):
+    for module in (callbacks, studies, assembly):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("pruned", objective="mean", attack="typos", clean_weight=0.01, trials=6)
     assert [each.state for each in found.trials] == ["complete"] * 5 + ["pruned"]
@@ -255,7 +255,7 @@ def test_a_trial_at_guessing_is_the_best_only_where_all_are() -> None:
 def test_a_mean_is_of_the_same_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
     monkeypatch.setattr(callbacks, "robust_accuracy", lambda *_, **__: OUTCOME)
-    for module in (callbacks, studies, outcome):
+    for module in (callbacks, studies, assembly):
         monkeypatch.setattr(module, "guesses", lambda metrics: False)
     found = place.tune("mean", SEARCH, objective="mean", attack="typos", trials=1)
     (only,) = found.trials

@@ -24,8 +24,8 @@ from rosewood.data.loading import fingerprint, load_split
 from rosewood.data.own import TEST, own_task
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError, closest
+from rosewood.models.defended import is_random
 from rosewood.models.modes import evaluating, precision_on
-from rosewood.models.random_answers import is_random
 from rosewood.models.scoring import Scorer, TokenScorer, check_loaded, is_for_tokens, text_length
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
@@ -261,8 +261,10 @@ def attack(
         DataError: the data cannot be used.
 
     Example:
-        >>> attack(model, tokenizer, "test.csv", "typos").summary.robust_accuracy  # doctest: +SKIP
-        0.31
+        >>> rows = [{"text": "a fine film", "label": "positive"}, {"text": "a dull film", "label": "negative"}]
+        >>> found = attack(model, tokenizer, rows, "typos")
+        >>> found.summary.robust_accuracy <= found.summary.clean_accuracy
+        True
     """
     check_loaded(model, tokenizer)
     rows = attackable(data, model, text_columns, label_column)
@@ -318,8 +320,10 @@ def robust_accuracy(
         DataError: the data cannot be used.
 
     Example:
-        >>> robust_accuracy(model, tokenizer, rows, "typos", examples=100).robust_interval  # doctest: +SKIP
-        (0.22, 0.4)
+        >>> rows = [{"text": "a fine film", "label": "positive"}, {"text": "a dull film", "label": "negative"}]
+        >>> low, high = robust_accuracy(model, tokenizer, rows, "typos", examples=2).robust_interval
+        >>> 0 <= low <= high <= 1
+        True
     """
     if examples is not None and examples < 1:
         raise RunError(f"examples must be at least 1, got {examples}")

@@ -1,4 +1,4 @@
-"""What a changed text must satisfy, whichever attack it comes from; what does not is not asked for.
+"""What a changed text must satisfy, in every attack; the model never scores a text that does not.
 
 A constraint is one small class here: its fields are its settings, and `allows` says of each candidate whether it may
 be asked for. Searches leave out what `Target.allowed` leaves out, and the runner counts no success that is not allowed.

@@ -55,7 +55,7 @@ Candidate = tuple[str, ...]
 
 
 class Question(NamedTuple):
-    """Candidates to score. Moves are results the attack stands by: the first that the model gets wrong ends it.
+    """Candidates to score. Moves are results that the attack accepts: the first that the model gets wrong ends it.
 
     With `edits`, some of each candidate, the scores have slopes, too.
     """

@@ -18,9 +18,9 @@ from rosewood.attacks.runner.example import Answers, Asked, Attempt, Doubt, Reso
 from rosewood.attacks.runner.scores import NEAR, NEAR_IN_BFLOAT16, Floats
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
+from rosewood.models.defended import Drawn
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint, resource_fingerprint
-from rosewood.models.random_answers import Drawn
 from rosewood.models.scoring import Precision, Scorer, TokenScorer, is_for_tokens
 from rosewood.results import AttackedExample, AttackStatus, TestFile
 from rosewood.results.files import fingerprint_of

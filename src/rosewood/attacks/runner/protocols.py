@@ -62,7 +62,7 @@ class Protocol(ProtocolPart):
     tasks: dict[str, TaskPart] = Field(default={})
     """The paper's tasks, with what they do not share."""
     deviations: list[str] = Field(default=[])
-    """Where Rosewood departs from the paper; one that begins with an attack and a colon is of that attack alone."""
+    """Where Rosewood departs from the paper; what begins with an attack or a task and a colon is of that one alone."""
 
     def resolve(self, given: Mapping[str, Any], task: str | None = None) -> Resolved:
         """The settings for a task, with those that were given instead of the protocol's.
@@ -82,7 +82,7 @@ class Protocol(ProtocolPart):
         published: dict[str, Any] = {"set": {}, "constraints": {}}
         for part in (self, own.get(attack), here, there.get(attack)):
             published = _merged(published, _canonical(part.said()) if part else {})
-        others = own.keys() - {attack}
+        others = (own.keys() | self.tasks.keys()) - {attack, task}
         deviations = [each for each in self.deviations if each.partition(":")[0] not in others]
         if attack not in own:
             deviations.append(f"attack: {attack} instead of {' or '.join(own)}")

@@ -85,7 +85,7 @@ def filtered(examples: Sequence[AttackedExample], conditions: MeaningFilter) -> 
 COLUMNS = ("n", "clean", "robust", "filtered", "broken", "words", "cosine", "queries")
 CAPTION = (
     "Accuracy in %, with 95 % Wilson intervals. Broken: % of the examples that were right before the attack. Words: % "
-    "of the words that changed in broken texts, and below it the % that the attack could change in all attacked texts. "
+    "of the words that were changed in broken texts; below it, % of the words of all texts that the attack can change. "
     "Cosine: between the sentence vectors of broken texts and their originals. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
@@ -122,7 +122,7 @@ def name_of(report: AttackReport) -> str:
     return f"{name} ({report.protocol})" if report.protocol else name
 
 
-def deviations_told(report: AttackReport) -> str | None:
+def deviations_caption(report: AttackReport) -> str | None:
     """Where the attack departs from its protocol; None without one."""
     if report.protocol is None:
         return None
@@ -160,7 +160,7 @@ def added_by(report: AttackReport) -> str | None:
     return f"Broken by {', '.join(parts)}: each attack saw only what those before it had left."
 
 
-def edits_told(report: AttackReport) -> str | None:
+def edits_caption(report: AttackReport) -> str | None:
     """How many edits pass the filter, and why the others do not; None without a filter, or where nothing broke."""
     found, broken = report.summary.filtered, report.summary.counts.get("broken", 0)
     if found is None or not broken:
@@ -272,8 +272,9 @@ def load_attack(folder: str | Path) -> AttackResult:
         RunError: If the folder does not hold a finished attack, or a file is damaged.
 
     Example:
-        >>> result = load_attack("runs/rose/attacks/pwws-test-0f3c9a1e")  # doctest: +SKIP
-        >>> [example.adversarial for example in result.examples if example.status == "broken"]  # doctest: +SKIP
+        >>> result = load_attack("runs/rose/attacks/pwws-test-f")
+        >>> len([example.adversarial for example in result.examples if example.status == "broken"])
+        7
     """
     folder = Path(folder)
     return AttackResult(**dict(AttackReport.load(folder / REPORT)), examples=_examples(folder / EXAMPLES))

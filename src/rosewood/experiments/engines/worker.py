@@ -1,8 +1,8 @@
 """A process that works on one cell: python -m rosewood.experiments.engines.worker FOLDER [TRUSTED MODEL ...].
 
-A folder with work.json is that of a candidate of a hardening, every other one that of a cell of an experiment.
-Its standard input is a line to whoever started it: when that is closed, on purpose or because the other is gone, it
-saves what it has and ends. So nobody works on in the dark, and a crash takes one cell and no more.
+A folder with work.json belongs to a candidate of a hardening, any other to a cell of an experiment. The process saves
+what it has and ends when its standard input is closed, which happens when the process that started it asks for it or
+dies. So no worker outlives its command, and a crash costs one cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rosewood.errors import RosewoodError
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 
 FAILED, INTERRUPTED = 3, 130
 """Exit codes that say how it went; Python itself ends with 1 where not even an error could be written."""
@@ -26,7 +26,7 @@ _PATIENCE = 120.0
 _working = threading.Event()
 
 
-def main(folder: Path, trusted: Sequence[str] = ()) -> int:
+def finish_cell(folder: Path, trusted: Sequence[str] = ()) -> int:
     """Work on the cell; say in error.txt why it could not be finished."""
     from rosewood.experiments.cell import ERROR
     from rosewood.training.callbacks import Interrupted
@@ -67,4 +67,4 @@ def _stop_when_left_alone() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     threading.Thread(target=_stop_when_left_alone, daemon=True).start()
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(finish_cell(Path(sys.argv[1]), sys.argv[2:]))

@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rosewood.attacks.runner.report import diff
+from rosewood.experiments.cell import duration
 from rosewood.experiments.harden.candidates import START, behind
 from rosewood.experiments.harden.rows import whole_task
 from rosewood.experiments.harden.schedule import Stopwatch
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, saved_examples
-from rosewood.experiments.status import duration
 from rosewood.results import Change, Hardening, Measured
 from rosewood.results.grid import Folded, Grid
 from rosewood.tensors.statistics import wilson_interval
@@ -178,6 +178,6 @@ def show_end(state: Hardening, output: Path, console: Console) -> None:
     of_budget = "" if state.costs is None else f" of {duration(state.budget)}"
     console.print(f"{duration(state.spent)}{of_budget}.", highlight=False)
     if state.outcome == "hardened":
-        console.print(f"The model is in {output}/model, its card in {output}/README.md", highlight=False, markup=False)
-        console.print(f"To make it again:\n{state.reproduce}", highlight=False, markup=False, soft_wrap=True)
+        where = f"The model is in {output}/model, its card in {output}/README.md\nTo make it again:\n{state.reproduce}"
+        console.print(where, highlight=False, markup=False, soft_wrap=True)  # paths and commands are for copying
     console.print(f"Everything that was measured: {output}/report.html", highlight=False, markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.worst import THREATS, Worst
 from rosewood.config.strict_yaml import parse_overrides
-from rosewood.defences.wrapping.wrap import choose_defence
+from rosewood.defences.runner.wrap import choose_defence
 from rosewood.errors import RunError
 from rosewood.recipe import Recipe, load_recipe
 
@@ -120,11 +120,20 @@ def entrants(threats: Sequence[str], asked: Sequence[str] = ()) -> list[Trained]
     return [Trained.parse(text) for text in found]
 
 
-def wrappers(threats: Sequence[str], max_cost: float) -> list[str]:
-    """Defences around a model that fit the cost and the threats; the cheapest first."""
+def wrappers(threats: Sequence[str], max_cost: float, asked: Sequence[str] | None = None) -> list[str]:
+    """Defences around a model: those asked for, or else what fits the threats and the cost, the cheapest first."""
     letters = any(name in ("characters", "all", *_LETTERS) for name in threats)
-    found = [*(["corrected"] if letters else []), "smoothed:mask"]
-    return [name for name in found if choose_defence(name).forwards() <= max_cost]
+    words = any(name in ("words", "all", *_WORDS) for name in threats)
+    found = [*(["corrected"] if letters else []), *(["encoded"] if words else [])]
+    found += [*(["corrected+encoded"] if letters and words else []), "smoothed:mask"]
+    passes = {name: choose_defence(name).forwards() for name in dict.fromkeys(found if asked is None else asked)}
+    for name, cost in passes.items():
+        if asked is not None and cost > max_cost:
+            raise RunError(
+                f"{name} takes {cost:g} passes of the network for one text, and --max-cost allows {max_cost:g}: "
+                f"give --max-cost {cost:g}, or leave it out"
+            )
+    return [name for name, cost in passes.items() if cost <= max_cost]
 
 
 def untrained(finalists: Sequence[Trained], around: Sequence[str], shield: str = "") -> list[Untrained]:

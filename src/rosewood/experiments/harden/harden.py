@@ -132,7 +132,7 @@ def harden(
     if asked.precision == "auto":  # here and now, so that all candidates have the same
         asked = asked.model_copy(update={"precision": "bfloat16" if has_bfloat16() else "float32"})
     names, racing = threat_names(threats), entrants(threat_names(threats), candidates)
-    around = wrappers(names, max_cost) if wrapped is None else list(wrapped)
+    around = wrappers(names, max_cost, wrapped)
     files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
     whole = _task(task, files, list(text_columns), label_column)
     facts = {
@@ -369,8 +369,12 @@ def _plan(race: Race) -> None:
         len(race.around),
         len(untrained(race.entrants[:2], race.around)),
     )
-    race.update(f"planned: {_told(schedule.keep)}", costs=costs, schedule=schedule, planned_at=spent)
+    race.update(_told(schedule, race), costs=costs, schedule=schedule, planned_at=spent)
 
 
-def _told(keep: Sequence[int]) -> str:
-    return ", then ".join(map(str, keep)) + (" candidate" if keep[-1] == 1 else " candidates")
+def _told(schedule: Schedule, race: Race) -> str:
+    """The plan in words, with those that there is no time for."""
+    keep = schedule.keep
+    found = f"planned: {', then '.join(map(str, keep))} candidate{'' if keep[-1] == 1 else 's'}"
+    left_out = [each.name for each in race.entrants if each.name not in schedule.entrants]
+    return f"{found}; the budget has no time for {', '.join(left_out)}" if left_out else found

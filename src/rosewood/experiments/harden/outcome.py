@@ -18,14 +18,14 @@ from rosewood.experiments.harden.race import Race
 from rosewood.experiments.harden.rows import FOLDER, TASK, whole_task
 from rosewood.experiments.harden.stage import Work, weights_of
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST
-from rosewood.report.card import model_card
-from rosewood.report.figures.hardening import trade_off
-from rosewood.report.figures.save import save
+from rosewood.report.figures.lab import hardening
+from rosewood.report.figures.style import save
+from rosewood.report.hub import model_card
 from rosewood.report.page import write_report
 from rosewood.report.parts import Chart, Charts, Listing, Section, Table
-from rosewood.report.subject import subject
-from rosewood.results import Hardening, write
-from rosewood.results.durable import staged
+from rosewood.report.subject import subject_of
+from rosewood.results import Hardening, RunInfo, write
+from rosewood.results.files import staged
 from rosewood.results.grid import to_markdown
 
 PAGE, CARD, FIGURE = "report.html", "README.md", "trade-off.html"
@@ -40,9 +40,9 @@ def export(race: Race) -> None:
     if state.winner is not None and state.outcome == "hardened":
         _as_run(race, state.winner)
     folders = [output / TEST / name for name in (BEFORE, AFTER) if (output / TEST / name).exists()]
-    about = subject(load_runs(folders), BEFORE if len(folders) > 1 else None, title=f"Hardening on {state.task}")
+    about = subject_of(load_runs(folders), BEFORE if len(folders) > 1 else None, title=f"Hardening on {state.task}")
     write_report([about], output / PAGE, notes=[state.sentence], closing=[_section(state)])
-    save(trade_off(state), output / FIGURE)
+    save(hardening(state), output / FIGURE)
     if state.outcome == "hardened":
         write(output / CARD, _card(output, state))
 
@@ -63,7 +63,9 @@ def commands(race: Race, candidate: str) -> str:
     elif not trained:
         task = ["--task", str(race.output / FOLDER / TASK)]
     if work.defence:
-        lines.append(_joined("wrap", inside, "--with", work.defence, *task, "--output", _again("wrapped")))
+        given = [] if work.lexicon is None else ["--lexicon", work.lexicon]
+        given += [] if work.data_dir is None else ["--data-dir", work.data_dir]
+        lines.append(_joined("wrap", inside, "--with", work.defence, *task, *given, "--output", _again("wrapped")))
     return "\n".join(lines)
 
 
@@ -93,6 +95,8 @@ def _as_run(race: Race, winner: str) -> None:
     for name in _OF_RUNS:
         if (source / name).exists():
             shutil.copy(source / name, output / name)
+    if not (output / "run.json").exists():
+        _of_elsewhere(race, winner).save(output / "run.json")
     task = whole_task(output).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     write(output / "task.yaml", yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
     for found in (output / TEST / AFTER).iterdir():
@@ -102,9 +106,26 @@ def _as_run(race: Race, winner: str) -> None:
             shutil.copy(found, output / found.name)
 
 
+def _of_elsewhere(race: Race, winner: str) -> RunInfo:
+    """What is known of the user's own model with a defence around it: nobody has trained it here."""
+    work = race.work_of(winner)
+    return RunInfo(
+        recipe=work.defence,
+        task=race.state.task,
+        model=race.base.model,
+        fingerprints={},
+        max_length=work.max_length,
+        data_dir=work.data_dir,
+        seed=work.seed,
+        training_arguments={},
+        command="",
+        status="finished",
+    )
+
+
 def _section(state: Hardening) -> Section:
     """What was tried on held-out rows, and how the winner is made."""
-    chart = Chart(trade_off(state), "Each candidate's clean and robust accuracy on held-out rows, with 95 % intervals.")
+    chart = Chart(hardening(state), "Each candidate's clean and robust accuracy on held-out rows, with 95 % intervals.")
     parts = [Charts([chart]), Table(tried_grid(state))]
     if state.changes:
         parts.insert(0, Table(changes_grid(state)))
@@ -116,8 +137,7 @@ def _section(state: Hardening) -> Section:
 
 
 def _card(output: Path, state: Hardening) -> str:
-    """The card of the run, or a short one where a wrapper is around a model that no run made; and how it was found."""
-    made = (output / "run.json").exists()
-    head = str(model_card(output)) if made else f"# {state.winner}\n\nMade from `{state.model}` with Rosewood.\n"
+    """The card of the run, and how it was found."""
     tables = "\n\n".join(to_markdown(grid) for grid in (changes_grid(state), tried_grid(state)))
-    return f"{head.rstrip()}\n\n## How it was hardened\n\n{state.sentence}\n\n{tables}\n\n```\n{state.reproduce}\n```\n"
+    found = f"## How it was hardened\n\n{state.sentence}\n\n{tables}\n\n```\n{state.reproduce}\n```\n"
+    return f"{str(model_card(output)).rstrip()}\n\n{found}"

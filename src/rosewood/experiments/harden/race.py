@@ -17,7 +17,7 @@ from rich import get_console
 
 from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError
-from rosewood.experiments.cell import ERROR
+from rosewood.experiments.cell import ERROR, duration
 from rosewood.experiments.engines.local import CellEngine, Event
 from rosewood.experiments.harden.candidates import START, Trained, Untrained, behind, untrained
 from rosewood.experiments.harden.rows import choosing_task
@@ -30,9 +30,8 @@ from rosewood.experiments.harden.schedule import (
     stage_seconds,
 )
 from rosewood.experiments.harden.stage import MADE, RUN, WORK, WRAPPED, Work, result_file, shielded, work_on_candidate
-from rosewood.experiments.status import duration
 from rosewood.results import Decision, Hardening, Measured, Schedule
-from rosewood.results.durable import write_whole
+from rosewood.results.files import write_whole
 from rosewood.results.guessing import majority_share
 from rosewood.training.callbacks import Interrupted
 
@@ -144,9 +143,10 @@ class Race:
             by_folder[folder].save(folder)
             (folder / ERROR).unlink(missing_ok=True)
         for event in self.engine.run(waiting):
-            name = by_folder[event.folder].candidate
+            work = by_folder[event.folder]
             if event.what == "started":
-                self.news(self.state, f"{name}: {what}")
+                until = f", to step {work.until}" if work.kind == "trained" else ""
+                self.news(self.state, f"{work.candidate}: {what}{until}")
             else:
                 self._check(event, stage)
                 found = Measured.load(result_file(event.folder, stage))

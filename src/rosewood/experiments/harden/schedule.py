@@ -13,16 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import torch
-from transformers import TrainerCallback
 
 from rosewood.errors import ExperimentError
 from rosewood.experiments.harden.rows import NOISE
 from rosewood.results import Costs, Schedule
+from rosewood.training.callbacks import StepTimes
 from rosewood.training.run import Plan, start_run
 
 USED = 0.9
@@ -57,7 +53,7 @@ class Stopwatch:
 
     def step(self, plan: Plan, candidate: str) -> float:
         """Seconds of an optimiser step, from a few real ones."""
-        ends = _Ends()
+        ends = StepTimes()
         rows = (TIMED_STEPS + 1) * plan.training_arguments()["per_device_train_batch_size"]
         arguments = plan.arguments | {"max_steps": TIMED_STEPS + 1}
         with TemporaryDirectory() as folder:
@@ -71,21 +67,6 @@ class Stopwatch:
     def of(self, what: str, seconds: float) -> float:
         """Seconds of a row, or until work begins, as they were measured; `what` is the field of `Costs`."""
         return seconds
-
-
-class _Ends(TrainerCallback):
-    """When steps end; the first, which warms everything up, is left out."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self._ends.append(time.monotonic())
-
-    def seconds(self) -> float:
-        return median(end - begin for begin, end in zip(self._ends, self._ends[1:], strict=False))
 
 
 def seconds_of(budget: str | float) -> float:

@@ -20,7 +20,7 @@ from rosewood.attacks.runner.execute import carry_out
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task
-from rosewood.defences.wrapping.wrap import choose_defence, wrap_run
+from rosewood.defences.runner.wrap import choose_defence, wrap_run
 from rosewood.experiments.harden.candidates import attack_of
 from rosewood.experiments.harden.rows import FOLDER, TASK, choosing_task, training_task
 from rosewood.models.averaging import average

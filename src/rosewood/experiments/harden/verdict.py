@@ -19,7 +19,7 @@ from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.files import correct_by_set, load_evaluation, predictions_path
-from rosewood.experiments.harden.candidates import attack_of
+from rosewood.experiments.harden.candidates import START, attack_of
 from rosewood.experiments.harden.rows import judging_task, training_task
 from rosewood.experiments.harden.schedule import CLEAN_PER_ATTACKED
 from rosewood.experiments.harden.stage import WITHSTOOD, Work
@@ -149,13 +149,34 @@ def sentence_of(state: Hardening, better: bool) -> str:
         )
     figures = "; ".join(_told(each) for each in state.changes if each.role in ("threat", "clean"))
     if better:
-        return f"{state.winner} is better: {figures}."
+        return f"{state.winner} is better: {figures}.{_loses_more(state)}{_one_lexicon(state)}"
     threats = [each for each in state.changes if each.role == "threat"]
     least = max(_detectable(each) for each in threats)
     return (
         f"Nothing is better beyond noise: your model is unchanged. The best candidate, {state.winner}: {figures}. "
         f"These test rows show differences of about {100 * least:.0f} points or more."
     )
+
+
+def _loses_more(state: Hardening) -> str:
+    """Said of a winner that loses more clean accuracy on test rows than was allowed, though that may be chance."""
+    clean = next(each for each in state.changes if each.role == "clean")
+    if clean.difference >= -state.max_clean_loss / 100:
+        return ""
+    held_out = state.last(START).clean_accuracy - state.last(str(state.winner)).clean_accuracy
+    return (
+        f" Mind the clean accuracy: on these {clean.examples} rows it falls by {-100 * clean.difference:.1f} points, "
+        f"and you allow {state.max_clean_loss:g}. On the {len(state.last(START).right)} held-out rows it "
+        f"{'fell' if held_out > 0 else 'rose'} by {100 * abs(held_out):.1f}, so that may be chance: measure it on more "
+        "rows before you use it."
+    )
+
+
+def _one_lexicon(state: Hardening) -> str:
+    """Said of encoded synonyms, which are judged by attacks with the lexicon that they encode."""
+    if "encoded" not in str(state.winner):
+        return ""
+    return " Its attacks used the lexicon that it encodes: attack it with another one, too, such as --lexicon roget."
 
 
 def _told(each: Change) -> str:

@@ -28,8 +28,7 @@ from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.results.files import fingerprint_of
 from rosewood.results.locks import clear, held
-from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted
-from rosewood.training.health import guesses
+from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted, guesses
 from rosewood.training.plan import Plan
 from rosewood.training.run import finish_run
 
@@ -245,14 +244,14 @@ class _Reports(TrainerCallback):
 
     def __init__(self, trial: optuna.Trial, goal: TuningGoal, news: Callable[[], None]) -> None:
         self._trial, self._goal, self._news = trial, goal, news
-        self._told = 0
+        self._reported = 0
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         seen = [entry for entry in state.log_history if "eval_accuracy" in entry]  # of a resumed run, all of them
-        for number, entry in enumerate(seen[self._told :], self._told + 1):
+        for number, entry in enumerate(seen[self._reported :], self._reported + 1):
             figures = entry["eval_accuracy"], entry.get(ATTACKED), entry.get(METRIC), guesses(entry)
             self._trial.report(self._goal.value(*figures), number)
-        self._told = len(seen)
+        self._reported = len(seen)
         self._news()
         if state.global_step < state.max_steps and self._trial.should_prune():
             raise optuna.TrialPruned

@@ -186,7 +186,7 @@ def _needs(attack: str) -> dict[str, str]:
 
 Outcome = Literal["falls", "holds", "wrong before"]
 Tell = Callable[[str, int], None]
-"""Told of every batch: the run that is attacked, and how many texts it has scored by then."""
+"""Called after every batch with the run that is attacked, and how many texts it has scored by then."""
 
 
 class Reply(NamedTuple):

@@ -13,7 +13,7 @@ from rosewood.dynamics.drift import Drift
 from rosewood.dynamics.inconsistency import Inconsistency
 from rosewood.dynamics.record import ByLayer
 from rosewood.report.figures.style import DIVERGING, SEQUENTIAL, axis_title, drawn, folded, label, mark, styled
-from rosewood.results.history import Curve
+from rosewood.results.run import Curve
 
 TITLE = "Relative distance to the pre-trained weights"
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from rosewood.comparison.methods import Figure, mean_of
 from rosewood.comparison.runs import EvaluatedRun, shared_tasks
+from rosewood.comparison.significance import Figure, mean_of
 from rosewood.evaluation.measure import MEASURED, ROLES, interval_of_mean, mean_interval
 from rosewood.report.figures.style import GRID, TEXT, axis_title, label, mark, styled
 from rosewood.results import AttackSummary, Evaluation, Role

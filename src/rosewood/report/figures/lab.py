@@ -1,4 +1,4 @@
-"""Figures of the lab: landscapes (ROSE, Figures 1 and 2), interpolation (Figure 4), geometry, probing, trade-off."""
+"""Figures of the lab (landscapes, interpolation, geometry, probing, trade-off) and of a hardening."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rosewood.lab.landscape import Interpolation, Landscape, eigenvalue
 from rosewood.lab.probing import ProbedRun, Probing
 from rosewood.lab.tradeoff import Tradeoff, TradeoffPoint
 from rosewood.report.figures.style import SEQUENTIAL, TEXT, axis_title, colour, label, styled
+from rosewood.results import Hardening
+from rosewood.tensors.statistics import wilson_interval
 
 ACROSS = 4
 PANEL = 320  # pixels
@@ -309,3 +311,33 @@ def _spread(by_value: Sequence[Sequence[TradeoffPoint]], axis: str) -> dict[str,
         above.append(max(ends) - middle)
         below.append(middle - min(ends))
     return {"type": "data", "array": above, "arrayminus": below, "thickness": 1}
+
+
+def hardening(state: Hardening) -> go.Figure:
+    """A point for each candidate with its intervals; the start and the winner have colours of their own."""
+    figure = go.Figure()
+    start = state.tried[0]
+    for each in state.tried:
+        place = 1 if each is start else 0 if each.candidate == state.winner else 4
+        figure.add_scatter(
+            x=[each.clean_accuracy],
+            y=[each.robust_accuracy],
+            error_x=_interval(each.right),
+            error_y=_interval(each.robust),
+            text=[label(each.candidate)],
+            textposition="top right",
+            mode="markers+text",
+            name=label(each.candidate),
+            marker={"color": colour(place), "size": 11 if place < 2 else 8},
+        )
+    figure.add_vline(start.clean_accuracy - state.max_clean_loss / 100, line={"dash": "dot", "color": colour(4)})
+    figure.update_xaxes(title_text="clean accuracy", tickformat=".0%")
+    figure.update_yaxes(title_text=label(f"right under {' and '.join(state.threats)}", 60), tickformat=".0%")
+    return styled(
+        figure, "All candidates on held-out rows; dotted: the least clean accuracy that was allowed"
+    ).update_layout(width=800, height=560, showlegend=False, margin={"l": 80, "r": 120, "t": 80, "b": 70})
+
+
+def _interval(right: list[bool]) -> dict[str, object]:
+    value, (low, high) = sum(right) / len(right), wilson_interval(sum(right), len(right))
+    return {"type": "data", "array": [high - value], "arrayminus": [value - low], "thickness": 1}

@@ -16,9 +16,9 @@ from rosewood.comparison.attacks import (
     certificate_grid,
     certificate_title,
     kept_certificates,
+    transfer_grids,
 )
 from rosewood.comparison.runs import KeptAttack, kept_replays
-from rosewood.comparison.transfer import transfer_grids
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.figures.style import axis_title, label, mark, styled

@@ -18,10 +18,10 @@ from scipy.stats import beta
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.defences.smoothed import USUAL, Smoothed, scored
-from rosewood.defences.smoothing.noise import TextNoise, generator, words_of
+from rosewood.defences.runner.noise import TextNoise, generator, words_of
+from rosewood.defences.smoothed import USUAL, Smoothed
 from rosewood.errors import RunError
-from rosewood.models.defended import Defended, Material
+from rosewood.models.defended import Defended, Material, scored
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer, text_length
@@ -101,6 +101,11 @@ def certify(
 
     Raises:
         RunError: A setting is out of its range, or the folder holds another certification.
+
+    Example:
+        >>> found = certify(model, tokenizer, ["a fine film"], [1], copies=20, selection_copies=5, progress=False)
+        >>> len(found.examples)
+        1
     """
     if isinstance(model, Defended):
         inside = model.base()

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rosewood.config.registry import component
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, load_task
+from rosewood.defences.chain import Chain
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.defended import Defence, Defended, Material
 from rosewood.models.open import open_run
@@ -27,16 +28,34 @@ TRAIN_EXAMPLES = 5000
 
 
 def choose_defence(name: str, settings: Mapping[str, Any] | None = None) -> Defence:
-    """A defence by its name, such as `corrected`, or `smoothed:mask`, where the second part is its setting `by`."""
-    name, _, kind = name.partition(":")
+    """A defence by its name: `corrected`, `smoothed:mask`, where the second part is its setting `by`, or a chain.
+
+    A chain is written with `+` between its parts, as `corrected+encoded`. Each setting goes to the parts that have it.
+    """
     given = dict(settings or {})
+    parts = name.split("+")
+    if len(parts) == 1:
+        return _single(name, given)
+    owned = [{key: given[key] for key in _settings_of(part) & given.keys()} for part in parts]
+    unknown = sorted(given.keys() - {key for own in owned for key in own})
+    if unknown:
+        raise RecipeError(f"no part of {name} has a setting {unknown[0]!r}")
+    return Chain(tuple(_single(part, own) for part, own in zip(parts, owned, strict=True)))
+
+
+def _single(name: str, given: dict[str, Any]) -> Defence:
+    name, _, kind = name.partition(":")
     if kind:
-        if "by" not in {each.name for each in fields(component("defence", name))}:  # type: ignore[arg-type]
+        if "by" not in _settings_of(name):
             raise RecipeError(f"the defence {name} has one kind only: write {name}, not {name}:{kind}")
         given = {"by": kind} | given
     chosen = build_component("defence", name, given)
     assert isinstance(chosen, Defence)
     return chosen
+
+
+def _settings_of(name: str) -> set[str]:
+    return {each.name for each in fields(component("defence", name.partition(":")[0]))}  # type: ignore[arg-type]
 
 
 def kinds_of(name: str) -> dict[str, Defence]:
@@ -48,6 +67,8 @@ def kinds_of(name: str) -> dict[str, Defence]:
 
 def title_of(defence: Defence) -> str:
     """The defence as `--with` takes it."""
+    if isinstance(defence, Chain):
+        return "+".join(map(title_of, defence.of))
     return ":".join([defence.name, *filter(None, [defence.settings().get("by")])])
 
 
@@ -69,7 +90,7 @@ def wrap(
         defence: A name such as `smoothed:mask`, whose settings are then `settings`, or a defence with its settings.
         texts: Training texts, or pairs of them, for defences that learn from some.
         labels: Their labels, as numbers of the model's outputs.
-        lexicon: Words that may replace each other, for `smoothed:substitute` and `guarded:frequency`.
+        lexicon: Words that may replace each other, for `smoothed:substitute`, `encoded` and `guarded:frequency`.
 
     Returns:
         A model whose `tokenizer` belongs to it. Both work where the classifier and its tokenizer did.
@@ -78,9 +99,11 @@ def wrap(
         RunError: The defence lacks something, or the model cannot be wrapped.
 
     Example:
-        >>> wrapped = rosewood.wrap(model, tokenizer, "smoothed:mask", copies=20)  # doctest: +SKIP
-        >>> classify = pipeline("text-classification", model=wrapped, tokenizer=wrapped.tokenizer)  # doctest: +SKIP
-        >>> classify("A fine film.")  # doctest: +SKIP
+        >>> from transformers import pipeline
+        >>> wrapped = wrap(model, tokenizer, "smoothed:mask", copies=4)
+        >>> classify = pipeline("text-classification", model=wrapped, tokenizer=wrapped.tokenizer)
+        >>> classify("A fine film.")[0]["label"] in ("negative", "positive")
+        True
     """
     chosen = choose_defence(defence, settings) if isinstance(defence, str) else defence
     if not isinstance(chosen, Defence):
@@ -125,7 +148,10 @@ def wrap_run(
     texts: list[Row] = []
     labels: list[int] = []
     if "texts" in needed:
-        texts, labels = _training_texts(_task(source, task, opened.info), folder, train_examples, opened.model)
+        sample: tuple[int | None, int] = (train_examples, 0)
+        if defence.reads_all:
+            sample = (opened.info.train_size, opened.info.seed) if opened.info and task is None else (None, 0)
+        texts, labels = _training_texts(_task(source, task, opened.info), folder, sample, opened.model)
     words = Lexicon.named(lexicon, folder) if "substitutes" in needed else None
     wrapped = wrap(opened.model, opened.tokenizer, defence, texts=texts, labels=labels, lexicon=words)
     _write(wrapped, source, target, opened.info)
@@ -144,9 +170,10 @@ def _task(source: Path, task: str | Task | None, info: RunInfo | None) -> Task:
 
 
 def _training_texts(
-    task: Task, data_dir: str | Path | None, most: int, model: PreTrainedModel
+    task: Task, data_dir: str | Path | None, sample: tuple[int | None, int], model: PreTrainedModel
 ) -> tuple[list[Row], list[int]]:
-    rows = load_split(task, "train", data_dir, most)
+    size, seed = sample
+    rows = load_split(task, "train", data_dir, size, seed)
     columns = label_columns(model.config, task.labels)
     texts = list(zip(*(rows[field][:] for field in task.text), strict=True))
     return texts, [columns[label] for label in rows["label"][:]]

@@ -1,1 +1,0 @@
-"""What perturbations share that change the words of a text."""

@@ -1,0 +1,42 @@
+"""rosewood harden as a person types it, and what can be done with the folder that it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rosewood.experiments.harden import harden
+from rosewood.results import Hardening
+from tiny_harden import Counted, Place
+
+Rosewood = Callable[..., str]
+
+
+def test_a_defence_around_ones_own_model_leaves_a_run(
+    rosewood: Rosewood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harden, "Stopwatch", lambda before: Counted(before))
+    place, output = Place(tmp_path), tmp_path / "hardened"
+    words = [
+        *("harden", place.classifier(), "--train-file", place.train, "--test-file", place.test, "--threat", "typos"),
+        *("--budget", "2m", "--max-clean-loss", 3, "--candidate", "vanilla", "--learning-rate", "1e-8"),
+        *("--max-length", 48, "--precision", "float32", "--output", output),
+    ]
+    printed = rosewood(*words)
+    assert "corrected helps: all candidates are measured with it around them" in printed
+    assert "corrected around start is better" in printed and f"The model is in {output}/model" in printed
+    assert rosewood(*words).endswith(printed[printed.index("corrected around start is better") :])
+    state = Hardening.load(output / "harden.json")
+    assert state.winner == "corrected around start"
+    test_rows = place.test.read_text(encoding="utf-8").count("\n") - 1
+    assert json.loads((output / "evaluation.json").read_text())["sets"][0]["examples"] <= test_rows
+
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "with Rosewood's defence **corrected** around it" in card and "It was not trained after that." in card
+    assert str(tmp_path) not in card.split("## How it was hardened")[0]
+    assert "clean" in rosewood("gate", output, "--require", "clean>=0.5", "--require", "typos>=0.05")
+    assert f"The results are in {output}" in rosewood("evaluate", output, "--size", 20)
+    assert "typos" in rosewood("attack", output, "--attack", "typos", "--examples", 5, "--max-queries", 20)
