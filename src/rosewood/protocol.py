@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.config.checks import checked_settings
+from rosewood.config.strict_yaml import checked_settings
 from rosewood.errors import RecipeError
 from rosewood.tensors.shards import flat_magnitudes, stacked_norms
 

@@ -14,9 +14,8 @@ from pydantic import BeforeValidator
 from torch import nn
 
 from rosewood.config import strict_yaml
-from rosewood.config.checks import checked_settings, typed_arguments
 from rosewood.config.registry import component, files_in
-from rosewood.config.strict_yaml import override
+from rosewood.config.strict_yaml import checked_settings, override, typed_arguments
 from rosewood.errors import RecipeError, closest
 from rosewood.protocol import Anchor, Collate, Component, Cost, Objective, Perturbation, Ramp, Selection
 from rosewood.results.files import write_whole

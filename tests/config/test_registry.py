@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rosewood.config.checks import checked_settings
 from rosewood.config.registry import FAMILIES, component, component_names
+from rosewood.config.strict_yaml import checked_settings
 from rosewood.errors import RecipeError
 from rosewood.protocol import Component
 from rosewood.selections.rose import Rose

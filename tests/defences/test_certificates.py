@@ -20,7 +20,7 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.defences.runner.certify import certified, certify, lower_bound
 from rosewood.defences.runner.noise import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
 from rosewood.errors import RunError
-from rosewood.results.defence import Certificate, CertifiedExample
+from rosewood.results.attack import Certificate, CertifiedExample
 from tiny_attack import sentences
 
 Text = tuple[str, ...]

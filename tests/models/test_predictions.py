@@ -9,7 +9,7 @@ import transformers as hf
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from rosewood.models.predictions import Predictions
+from rosewood.models.modes import Predictions
 from rosewood.protocol import Output
 from rosewood.tensors.divergence import symmetric_kl
 from tiny import TinyData, tiny_bert

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from replay import replay, same_weights
 from rosewood.errors import RunError
-from rosewood.models.predictions import Predictions
+from rosewood.models.modes import Predictions
 from rosewood.objectives.temperature import Temperature
 from rosewood.recipe import load_recipe
 from rosewood.training.trainer import RobustTrainer

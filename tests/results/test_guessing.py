@@ -3,7 +3,7 @@
 import pytest
 
 from rosewood.results import Evaluation, GroupResult, SetResult
-from rosewood.results.guessing import at_guessing, guessed_sets, is_guessing, majority_of, majority_share
+from rosewood.results.evaluation import at_guessing, guessed_sets, is_guessing, majority_of, majority_share
 from rosewood.tensors.statistics import wilson_interval
 
 

@@ -226,7 +226,7 @@ def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     """What a reader of the tables must know."""
     from rich.markup import escape
 
-    from rosewood.results.guessing import described, guessed_sets
+    from rosewood.results.evaluation import described, guessed_sets
 
     for run, evaluation in evaluations.items():
         if guessed := guessed_sets(evaluation):

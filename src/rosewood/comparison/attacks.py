@@ -18,9 +18,9 @@ from rosewood.comparison.runs import (
 )
 from rosewood.errors import RunError
 from rosewood.results import AttackReport, AttackSummary, Evaluation
-from rosewood.results.defence import COST, Certificate, with_cost
+from rosewood.results.attack import COST, Certificate, with_cost
+from rosewood.results.evaluation import GUESSING_NOTE, guesses_before, is_guessing, marked
 from rosewood.results.grid import Grid
-from rosewood.results.guessing import MEANING, guesses_before, is_guessing, marked
 
 UNDER = "under "
 """How the columns of attacks begin."""
@@ -94,7 +94,7 @@ def attacked_grid(reports: Mapping[str, AttackReport]) -> Grid:
         [marked(with_cost(model, report.forwards), guessing[model]), *summary_cells(report.summary)]
         for model, report in reports.items()
     ]
-    caption = caption_of(reports.values()) + (f" {MEANING}" if any(guessing.values()) else "")
+    caption = caption_of(reports.values()) + (f" {GUESSING_NOTE}" if any(guessing.values()) else "")
     caption += f" {COST}" if any(report.forwards != 1 for report in reports.values()) else ""
     return Grid(title_of(next(iter(reports.values()))), ["model", *COLUMNS], rows, caption)
 

@@ -38,8 +38,8 @@ from rosewood.comparison.statistics import (
 from rosewood.comparison.table import MEANS, WORST, half_width, percent
 from rosewood.errors import DataError, RunError, closest
 from rosewood.results import Evaluation
+from rosewood.results.evaluation import GUESSING_MARK, GUESSING_NOTE
 from rosewood.results.grid import Grid
-from rosewood.results.guessing import MARK, MEANING
 
 Published = Mapping[str, Mapping[str, float | None]]
 """Method -> column, in one line -> what a paper reports, as a share; None if it is not known."""
@@ -230,7 +230,9 @@ def _caption(
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
     if any(_guessing(list(each.values())) for found in values.values() for each in found.values()):
-        parts.append(f"{MEANING} With several seeds: in at least one. Such methods are not tested and have no rank.")
+        parts.append(
+            f"{GUESSING_NOTE} With several seeds: in at least one. Such methods are not tested and have no rank."
+        )
     runs = [run for each in methods.values() for run in each]
     parts += dict.fromkeys(f"{each.name} on {each.of}: {each.apart}." for each in attacked(runs) if each.apart)
     if baseline is not None and marks:
@@ -258,7 +260,7 @@ def _cell(figures: Sequence[Figure]) -> str:
 
 
 def _guessing(figures: Sequence[Figure]) -> str:
-    return f" {MARK}" if any(each.guessing for each in figures) else ""
+    return f" {GUESSING_MARK}" if any(each.guessing for each in figures) else ""
 
 
 def _rank(rank: float | None) -> str:

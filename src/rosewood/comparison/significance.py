@@ -28,8 +28,8 @@ from rosewood.errors import RunError
 from rosewood.evaluation.files import correct_by_set
 from rosewood.evaluation.measure import ROLES
 from rosewood.results import Evaluation, Role
+from rosewood.results.evaluation import is_guessing
 from rosewood.results.grid import Grid
-from rosewood.results.guessing import is_guessing
 
 GAP, WORST_GROUP, _INCONSISTENT = "gap\n", "worst group\n", "\ninconsistent until "
 SUMMARIES = ("mean", "drop")

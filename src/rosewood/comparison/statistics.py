@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from rosewood.comparison.runs import EvaluatedRun
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import Floats
-from rosewood.results.guessing import is_guessing
+from rosewood.results.evaluation import is_guessing
 
 PERFECT: dict[str, float] = {"accuracy": 1.0, "shift": 1.0, "adversarial": 1.0, "ece": 0.0, "auroc": 1.0}
 """RoAST's five metrics, as shares, and the value of a perfect model."""

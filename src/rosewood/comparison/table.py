@@ -10,9 +10,9 @@ from rich.console import Group
 
 from rosewood.errors import RunError
 from rosewood.results import ClassResult, Evaluation, GroupResult, Mean, Role, SetResult
-from rosewood.results.defence import COST, with_cost
+from rosewood.results.attack import COST, with_cost
+from rosewood.results.evaluation import GUESSING_NOTE, is_guessing, marked
 from rosewood.results.grid import Folded, Grid
-from rosewood.results.guessing import MEANING, is_guessing, marked
 
 Evaluations = Mapping[str, Evaluation]
 ACCURACY = "Accuracy in %, ± half the width of its 95 % Wilson interval."
@@ -52,7 +52,7 @@ def grids(evaluations: Evaluations) -> list[Grid]:
     else:
         found = [_summary(evaluations, names[0]), _sets(evaluations)]
     if any(guessing.values()):
-        found[0] = replace(found[0], caption=f"{found[0].caption} {MEANING}")
+        found[0] = replace(found[0], caption=f"{found[0].caption} {GUESSING_NOTE}")
     if any(evaluation.forwards != 1 for evaluation in evaluations.values()):
         found[0] = replace(found[0], caption=f"{found[0].caption} {COST}")
     found += [_noise(evaluations), _anomalies(evaluations), _columns(evaluations), _attacks(evaluations)]

@@ -24,8 +24,8 @@ from rosewood.config import strict_yaml
 from rosewood.errors import RunError, closest
 from rosewood.evaluation.metrics import bin_of
 from rosewood.results import AttackSummary, SetResult
+from rosewood.results.evaluation import described, guessed_sets, guesses_before, is_guessing
 from rosewood.results.grid import Grid, to_markdown
-from rosewood.results.guessing import described, guessed_sets, guesses_before, is_guessing
 
 ROLES = ("clean", "shift", "adversarial", "noise")
 _FORM = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=)\s*(\d*\.?\d+)\s*(%?)\s*")

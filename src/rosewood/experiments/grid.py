@@ -13,7 +13,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.job import searches_of
-from rosewood.config.checks import typed_arguments
+from rosewood.config.strict_yaml import typed_arguments
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task

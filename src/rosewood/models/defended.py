@@ -36,7 +36,7 @@ from rosewood.errors import RunError
 from rosewood.models.scoring import Row, Scored, Scorer, output_names, text_length
 from rosewood.protocol import Component
 from rosewood.recipe import build_component, plain_settings
-from rosewood.results.defence import SavedDefence
+from rosewood.results.attack import SavedDefence
 from rosewood.results.run import typed_command
 from rosewood.tensors.draws import forked
 

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rosewood.models.predictions import IGNORED
+from rosewood.models.modes import IGNORED
 from rosewood.objectives.cross_entropy import CrossEntropy
 from rosewood.protocol import Batch, Call, Output, Passes, Perturber, Progress
 from rosewood.tensors.divergence import divergence_problems, log_probabilities

@@ -26,8 +26,8 @@ from rosewood.report.sections.reproduce import commands, saved_defence
 from rosewood.report.subject import ReportedRun, Subject, short_name, subject_of
 from rosewood.report.verdict import right_on, verdict
 from rosewood.results import Average, RunInfo, SetResult, write
+from rosewood.results.evaluation import described, guessed_sets, is_guessing
 from rosewood.results.grid import Grid, to_markdown
-from rosewood.results.guessing import described, guessed_sets, is_guessing
 
 FOLDER = ".eval_results"
 """Where the Hub looks for them, in the repository of a model."""

@@ -21,7 +21,7 @@ from rosewood.comparison.table import MEANS, percent
 from rosewood.report.figures.evaluation import role_accuracies
 from rosewood.report.subject import Subject
 from rosewood.results import Role
-from rosewood.results.guessing import is_guessing
+from rosewood.results.evaluation import is_guessing
 
 Found = Mapping[str, Sequence[str]]
 """Method -> what it differs from the baseline on."""

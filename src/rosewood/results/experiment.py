@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from rosewood.results.defence import Forwards
+from rosewood.results.attack import Forwards
 from rosewood.results.evaluation import Evaluation
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
 
@@ -68,7 +68,7 @@ class ComparedFigure(ResultPart):
     p: Share | None = None  # Welch's one-tailed t-test that it is better than the baseline
     p_adjusted: Share | None = None  # by Holm's method, for all tests of its family: mean and drop, or the others
     published: float | None = None  # as a share
-    guessing: list[int] = []  # seeds whose model is at guessing: see rosewood.results.guessing
+    guessing: list[int] = []  # seeds whose model is at guessing: see rosewood.results.evaluation
 
 
 class MatchedMoment(ResultPart):

@@ -32,7 +32,7 @@ from transformers.training_args import ParallelMode
 from transformers.utils.logging import disable_progress_bar
 
 from rosewood.attacks.runner.api import choose_attack
-from rosewood.config.checks import RANGES, check_training
+from rosewood.config.strict_yaml import RANGES, check_training
 from rosewood.data.examples import tokenize
 from rosewood.dynamics import WATCHES
 from rosewood.dynamics.record import FOLDER
@@ -41,8 +41,8 @@ from rosewood.models.adapters import readme
 from rosewood.models.names import encoder_weights
 from rosewood.models.open import keep_length, load_pretrained
 from rosewood.results import Metrics
+from rosewood.results.evaluation import majority_share
 from rosewood.results.files import staged, staged_path
-from rosewood.results.guessing import majority_share
 from rosewood.tensors.distributed import is_first
 from rosewood.training.callbacks import (
     ATTACKED,

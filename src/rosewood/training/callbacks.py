@@ -29,7 +29,7 @@ from rosewood.attacks.runner.api import robust_accuracy
 from rosewood.attacks.runner.attack import Attack
 from rosewood.errors import RunError, closest
 from rosewood.recipe import Recipe
-from rosewood.results.guessing import at_guessing
+from rosewood.results.evaluation import at_guessing
 from rosewood.tensors.distributed import anywhere
 from rosewood.tensors.shards import stacked_norms
 from rosewood.tensors.statistics import wilson_interval

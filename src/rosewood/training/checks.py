@@ -16,7 +16,7 @@ from transformers.training_args import OptimizerNames
 
 from rosewood.dynamics.record import Watch
 from rosewood.errors import DataError, RecipeError, RunError
-from rosewood.models.predictions import IGNORED
+from rosewood.models.modes import IGNORED
 from rosewood.recipe import Recipe
 from rosewood.tensors.distributed import together
 from rosewood.training.sampling import LABEL_COLUMNS

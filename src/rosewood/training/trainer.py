@@ -22,9 +22,9 @@ from transformers import Trainer, get_scheduler
 from rosewood.dynamics.record import Watch
 from rosewood.errors import RunError
 from rosewood.models.adapters import encoder
+from rosewood.models.modes import Predictions
 from rosewood.models.names import encoder_weights
 from rosewood.models.parameters import attach, detach, values_in
-from rosewood.models.predictions import Predictions
 from rosewood.protocol import Anchor, Batch, Call, Output, Position
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results.run import History

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rosewood.config.attack_texts import FIRST, MeaningFilter
-from rosewood.config.checks import checked_settings
+from rosewood.config.strict_yaml import checked_settings
 from rosewood.errors import RunError, closest
 from rosewood.results import AttackedExample
 from rosewood.words.constraints import around, is_stop_word, similarities

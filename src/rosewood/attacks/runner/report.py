@@ -18,7 +18,7 @@ from rosewood.attacks.runner.constraints import in_words, verdicts
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.errors import RunError
 from rosewood.results import AttackedExample, AttackReport, AttackResult, AttackSummary, FilteredAccuracy, write
-from rosewood.results.guessing import majority_share
+from rosewood.results.evaluation import majority_share
 from rosewood.tensors.statistics import wilson_interval
 
 NO_FILTER = MeaningFilter()

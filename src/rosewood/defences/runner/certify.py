@@ -25,7 +25,7 @@ from rosewood.models.defended import Defended, Material, scored
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer, text_length
-from rosewood.results.defence import Certificate, CertifiedExample
+from rosewood.results.attack import Certificate, CertifiedExample
 from rosewood.results.files import fingerprint_of
 from rosewood.results.journal import RowJournal
 from rosewood.words.lexicon import Lexicon

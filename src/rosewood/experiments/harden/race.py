@@ -31,8 +31,8 @@ from rosewood.experiments.harden.schedule import (
 )
 from rosewood.experiments.harden.stage import MADE, RUN, WORK, WRAPPED, Work, result_file, shielded, work_on_candidate
 from rosewood.results import Decision, Hardening, Measured, Schedule
+from rosewood.results.evaluation import majority_share
 from rosewood.results.files import write_whole
-from rosewood.results.guessing import majority_share
 from rosewood.training.callbacks import Interrupted
 
 FILE, CANDIDATES = "harden.json", "candidates"

@@ -19,7 +19,7 @@ from rich.table import Table
 from rosewood.config.settings import RunSettings
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
-from rosewood.results.guessing import MEANING, marked
+from rosewood.results.evaluation import GUESSING_NOTE, marked
 from rosewood.results.locks import held
 from rosewood.training.plan import Plan
 
@@ -181,7 +181,7 @@ def trial_table(trials: Sequence[Tried], caption: str, room: int | None = None) 
     best = best_of(trials)
     paths = list(dict.fromkeys(path for each in trials for path in each.settings))
     if any(each.guessing for each in trials):
-        caption = f"{caption}. {MEANING}"
+        caption = f"{caption}. {GUESSING_NOTE}"
     table = Table(caption=caption, caption_justify="left")
     table.add_column("trial", justify="right")
     table.add_column("state")

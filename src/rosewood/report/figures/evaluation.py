@@ -12,7 +12,7 @@ from rosewood.comparison.significance import Figure, mean_of
 from rosewood.evaluation.measure import MEASURED, ROLES, interval_of_mean, mean_interval
 from rosewood.report.figures.style import GRID, TEXT, axis_title, label, mark, styled
 from rosewood.results import AttackSummary, Evaluation, Role
-from rosewood.results.guessing import guesses_before, is_guessing, marked
+from rosewood.results.evaluation import guesses_before, is_guessing, marked
 
 Methods = Mapping[str, Sequence[Evaluation]]
 """Method -> the evaluations of its runs."""

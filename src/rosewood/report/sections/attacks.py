@@ -26,9 +26,9 @@ from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Pa
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackedExample
-from rosewood.results.defence import Certificate
+from rosewood.results.attack import Certificate
+from rosewood.results.evaluation import GUESSING_NOTE, marked
 from rosewood.results.grid import Grid
-from rosewood.results.guessing import MEANING, marked
 
 TEXTS = 5
 """How many texts of an attack are shown."""
@@ -69,7 +69,7 @@ def attack_table(found: Sequence[Attacked], runs: Sequence[ReportedRun]) -> Grid
     """The figures of all attacks on some runs; nothing if there were none."""
     names = {run.evaluated.folder: run.name for run in runs}
     rows = [[each.title, marked(names[each.run.folder], each.guessing), *summary_cells(each.summary)] for each in found]
-    guessing = [MEANING] if any(each.guessing for each in found) else []
+    guessing = [GUESSING_NOTE] if any(each.guessing for each in found) else []
     apart = dict.fromkeys(f"{each.title}: {each.apart}." for each in found if each.apart)
     caption = [CAPTION, *filter_caption(each.summary for each in found), *guessing, *apart]
     return Grid("Attacks", ["attack", "run", *COLUMNS], rows, " ".join(caption), texts=2) if rows else None

@@ -13,7 +13,7 @@ from rosewood.report.parts import Listing, Part, Section, Table
 from rosewood.report.sections import section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackReport, Evaluation, RunInfo, TestFile
-from rosewood.results.defence import SavedDefence
+from rosewood.results.attack import SavedDefence
 from rosewood.results.grid import Grid
 
 
