@@ -32,7 +32,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from rosewood import evaluate, load_suite
 from rosewood.data.suites import Suite
-from rosewood.evaluation.anomalies import anomaly_sets
+from rosewood.evaluation.metrics import anomaly_sets
 from rosewood.evaluation.predict import TextQuery
 from rosewood.evaluation.sets import load_sets, plan_of_suite
 from rosewood.models.modes import evaluating

@@ -24,7 +24,7 @@ from rosewood.lab.landscape import grid_coordinates
 from rosewood.lab.losses import FixedLoss, RunLosses
 from rosewood.lab.sharpness import excursion, random_directions
 from rosewood.models.modes import evaluating
-from rosewood.results.journal import RowJournal
+from rosewood.results.work_folder import RowJournal
 
 
 @torch.inference_mode()

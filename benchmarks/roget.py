@@ -24,11 +24,11 @@ from rich.progress import track
 
 from rosewood.errors import DataError
 from rosewood.results.files import write_whole
-from rosewood.words import inflection
+from rosewood.words import wordnet
 from rosewood.words.constraints import Encoder
-from rosewood.words.inflection import BASE, Lemma, Synonym, inflected
 from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import MOST, ROGET
+from rosewood.words.wordnet import BASE, Lemma, Synonym, inflected
 
 MIN_SIMILARITY = 0.47
 """Cosine of all-MiniLM-L6-v2; pairs above it are in WordNet as often as counter-fitted neighbours do."""
@@ -78,7 +78,7 @@ def lemma_of(word: str, part: str) -> Lemma | None:
 
     Participles count as adjectives: "amused" is its own lemma.
     """
-    known = inflection._lemminflect()
+    known = wordnet._lemminflect()
     own = known.getAllLemmas(word, upos=part).get(part, ())
     lemma = word if word in own else next(iter(own), None)
     if lemma and BASE[part] in known.getAllInflections(lemma, upos=part):

@@ -11,7 +11,7 @@ from pathlib import Path
 _HOLD = """
 import sys, time
 from pathlib import Path
-from rosewood.results.locks import held
+from rosewood.results.work_folder import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -104,7 +104,7 @@ class Lowering(Shield):
     "sections/thorns.py": '''
 """How many thorns there are."""
 
-from rosewood.report.parts import Section
+from rosewood.report.sections import Section
 from rosewood.report.sections import section
 
 

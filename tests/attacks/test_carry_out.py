@@ -28,8 +28,7 @@ from rosewood.attacks.runner.report import load_attack
 from rosewood.attacks.typos import Typos
 from rosewood.errors import RunError
 from rosewood.results import AttackResult, FinishedBlock
-from rosewood.results.journal import Journal
-from rosewood.results.locks import HeldError
+from rosewood.results.work_folder import HeldError, Journal
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES
 from tiny_text import tiny_classifier, tiny_tokenizer

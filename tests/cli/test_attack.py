@@ -21,7 +21,7 @@ from rosewood.attacks.runner.report import save_outcome
 from rosewood.data.tasks import load_task
 from rosewood.errors import AbsentError
 from rosewood.results import AttackReport, FinishedBlock, RunInfo
-from rosewood.results.journal import Journal
+from rosewood.results.work_folder import Journal
 from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 from tiny_attack import ENTRIES, WORDS, predicted, sentences

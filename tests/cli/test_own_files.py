@@ -12,7 +12,7 @@ import yaml
 from cli.conftest import Rosewood
 from rosewood import attack, evaluate, robust_accuracy
 from rosewood.errors import AbsentError, RunError
-from rosewood.report.sections.reproduce import _attack, _evaluation
+from rosewood.report.sections.training import _attack, _evaluation
 from rosewood.results import AttackReport, Evaluation
 from rosewood.words.language_models import SentenceEncoder
 from tiny_attack import predicted, sentences

@@ -17,7 +17,7 @@ from rosewood.defences.guarded import detection
 from rosewood.models.defended import Defended
 from rosewood.models.open import load_classifier
 from rosewood.results import RunInfo
-from rosewood.words.encoding import word_codes, word_counts
+from rosewood.words.lexicon import word_codes, word_counts
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint
 

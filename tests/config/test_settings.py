@@ -102,7 +102,7 @@ module = importlib.util.module_from_spec(spec)
 sys.modules["rosewood.config.settings"] = module
 spec.loader.exec_module(module)
 
-import rosewood.cli.train, rosewood.cli.attack, rosewood.cli.tune
+import rosewood.cli.train, rosewood.cli.attack
 from typer.testing import CliRunner
 from rosewood.cli import app
 from rosewood.experiments.cell import Cell

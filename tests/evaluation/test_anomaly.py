@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from rosewood.errors import DataError
-from rosewood.evaluation.anomalies import Detection, Mahalanobis, detection, energy, max_softmax
+from rosewood.evaluation.metrics import Detection, Mahalanobis, detection, energy, max_softmax
 
 
 def clusters(seed: int, examples: int = 80, dimensions: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_
 from rosewood.comparison.runs import EvaluatedRun
 from rosewood.comparison.table import class_grids
 from rosewood.evaluation.evaluate import evaluate
-from rosewood.evaluation.groups import by_class, confusion
-from rosewood.report.parts import Table
+from rosewood.evaluation.measure import by_class, confusion
+from rosewood.report.sections import Table
 from rosewood.report.sections.evaluation import classes_section
 from rosewood.report.subject import subject_of
 from tiny_attack import sentences

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rosewood.errors import DataError
-from rosewood.evaluation.groups import GroupAccuracy, by_group, group_labels, word_frequency, words_of, worst
+from rosewood.evaluation.measure import GroupAccuracy, by_group, group_labels, word_frequency, words_of, worst
 from rosewood.tensors.statistics import wilson_interval
 
 

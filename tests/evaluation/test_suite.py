@@ -25,7 +25,7 @@ from rosewood.errors import DataError, RunError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.predict import predict
 from rosewood.results import Evaluation
-from rosewood.results.locks import HeldError
+from rosewood.results.work_folder import HeldError
 from rosewood.words.noise import noisy
 
 Make = Callable[..., BertForSequenceClassification]

@@ -29,8 +29,8 @@ from rosewood.models.open import load_classifier, load_pretrained
 from rosewood.report.hub import model_card
 from rosewood.report.page import page
 from rosewood.report.subject import subject_of
-from rosewood.results.journal import FinishedRow, Journal, RowJournal
 from rosewood.results.run import History
+from rosewood.results.work_folder import FinishedRow, Journal, RowJournal
 from rosewood.words.lexicon import Lexicon
 from tiny_experiment import write_experiment
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer

@@ -21,7 +21,7 @@ from rosewood.evaluation.predict import predict
 from rosewood.lab import FixedLoss, Landscape, extreme_eigenvalues, loss_landscape
 from rosewood.lab.landscape import grid_coordinates, sharpness_table
 from rosewood.lab.sharpness import Surface, random_directions
-from rosewood.results.journal import RowJournal
+from rosewood.results.work_folder import RowJournal
 from tiny_losses import Bowl, films, fixed_loss
 from tiny_text import tiny_classifier, tiny_tokenizer
 

@@ -18,9 +18,9 @@ from rosewood.perturbations.masking import Masking
 from rosewood.perturbations.substitution import Substitution
 from rosewood.protocol import Run
 from rosewood.recipe import load_recipe
-from rosewood.tensors.splicing import spliced
 from rosewood.words.changes import collate_changes, column_of
 from rosewood.words.lexicon import Lexicon
+from rosewood.words.text import spliced
 from slow_methods import PaddedData
 from tiny import tiny_bert, trained
 from tiny_text import tiny_tokenizer

@@ -10,7 +10,7 @@ import pytest
 from reported_runs import EVIL, landscape, watch, write_run
 from rosewood.comparison.runs import load_runs
 from rosewood.report.page import page, write_report
-from rosewood.report.parts import Section, Table
+from rosewood.report.sections import Section, Table
 from rosewood.report.subject import subject_of
 from rosewood.results.grid import Grid
 

@@ -12,8 +12,7 @@ from rosewood.comparison.attacks import attacked
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
 from rosewood.report.figures.style import PALETTE
-from rosewood.report.parts import AttackedTexts, Charts, Listing, Part, Piece, Section, Table
-from rosewood.report.sections import sections
+from rosewood.report.sections import AttackedTexts, Charts, Listing, Part, Piece, Section, Table, sections
 from rosewood.report.sections.attacks import TEXTS, _shortened, attack_table, attacks_section, transfer_section
 from rosewood.report.sections.evaluation import (
     anomalies_section,
@@ -23,8 +22,13 @@ from rosewood.report.sections.evaluation import (
     noise_section,
     sets_section,
 )
-from rosewood.report.sections.reproduce import commands, commands_section
-from rosewood.report.sections.training import drift_section, inconsistency_section, masks_section
+from rosewood.report.sections.training import (
+    commands,
+    commands_section,
+    drift_section,
+    inconsistency_section,
+    masks_section,
+)
 from rosewood.report.subject import Subject, subject_of
 from rosewood.results import Evaluation, LiveAttack
 

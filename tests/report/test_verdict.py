@@ -14,8 +14,7 @@ from rosewood.comparison.significance import KINDS, paired_tests
 from rosewood.comparison.statistics import mcnemar
 from rosewood.errors import RunError
 from rosewood.evaluation.files import save_evaluation
-from rosewood.report.subject import Subject, subject_of
-from rosewood.report.verdict import Verdict, verdict
+from rosewood.report.subject import Subject, Verdict, subject_of, verdict
 from rosewood.results import Evaluation, LiveAttack
 
 NUMBERS = itertools.count()

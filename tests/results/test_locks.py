@@ -19,8 +19,8 @@ from filelock import lock_descriptor
 from held_elsewhere import held_elsewhere
 from launcher import child
 from rosewood.errors import RunError
-from rosewood.results import locks
-from rosewood.results.locks import LOCK, HeldError, clear, held
+from rosewood.results import work_folder
+from rosewood.results.work_folder import LOCK, HeldError, clear, held
 
 
 def note(folder: Path, **changes: Any) -> None:
@@ -72,7 +72,7 @@ def test_where_nothing_can_be_locked_the_living_are_still_respected(
     def no_locks(*_: Any, **__: Any) -> bool:
         raise OSError(ENOLCK, "No locks available")
 
-    monkeypatch.setattr(locks, "lock_descriptor", no_locks)
+    monkeypatch.setattr(work_folder, "lock_descriptor", no_locks)
     note(tmp_path)
     with pytest.raises(HeldError, match=f"process {os.getpid()} on .* since 2026-01-02 03:04:05"), held(tmp_path):
         pass
@@ -83,15 +83,15 @@ def test_where_nothing_can_be_locked_the_living_are_still_respected(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "BEAT", 0.1)
-    monkeypatch.setattr(locks, "SILENCE", 2.0)
+    monkeypatch.setattr(work_folder, "BEAT", 0.1)
+    monkeypatch.setattr(work_folder, "SILENCE", 2.0)
 
 
 def test_a_holder_on_another_host_is_watched_for_signs_of_life(tmp_path: Path, quick: None) -> None:
     """Where locks do not reach the other host: a file that nobody has locked, and that is touched."""
     note(tmp_path, host="elsewhere", process=1)
     ended = threading.Event()
-    beats = threading.Thread(target=locks._beat, args=(tmp_path / LOCK, ended))
+    beats = threading.Thread(target=work_folder._beat, args=(tmp_path / LOCK, ended))
     beats.start()
     with pytest.raises(HeldError, match="process 1 on elsewhere has worked in it since 2026-01-02"), held(tmp_path):
         pass
@@ -103,9 +103,9 @@ def test_a_holder_on_another_host_is_watched_for_signs_of_life(tmp_path: Path, q
 
 def test_a_holder_gives_signs_of_life(tmp_path: Path, quick: None) -> None:
     with held(tmp_path):
-        first = locks._touched(tmp_path / LOCK)
+        first = work_folder._touched(tmp_path / LOCK)
         deadline = time.monotonic() + 60
-        while locks._touched(tmp_path / LOCK) == first:
+        while work_folder._touched(tmp_path / LOCK) == first:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -15,7 +15,7 @@ from launcher import child
 from rosewood.data.loading import task_from_files
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe
-from rosewood.results.locks import HeldError
+from rosewood.results.work_folder import HeldError
 from rosewood.training import run
 from rosewood.training.run import Plan, resume_run, start_run
 from tiny_text import save_tiny_checkpoint

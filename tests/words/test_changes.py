@@ -12,11 +12,10 @@ from datasets import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 
 from rosewood.errors import DataError
-from rosewood.tensors.splicing import spliced
 from rosewood.words.alignment import SubstituteCollator
 from rosewood.words.changes import collate_changes, column_of, with_changes
 from rosewood.words.noise import SLIPS, Misspelling
-from rosewood.words.text import Words
+from rosewood.words.text import Words, spliced
 from tiny_text import tiny_tokenizer
 
 COLUMN = column_of("substitution")

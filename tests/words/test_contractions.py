@@ -2,7 +2,7 @@
 
 import pytest
 
-from rosewood.words.inflection import CONTRACTION, LONG_FORMS, other_form
+from rosewood.words.noise import CONTRACTION, LONG_FORMS, other_form
 
 
 def swapped(text: str) -> str:

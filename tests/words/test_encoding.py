@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from rosewood.words.encoding import COMMON, between_codes, encoded, word_codes, word_counts
+from rosewood.words.lexicon import COMMON, between_codes, encoded, word_codes, word_counts
 
 Entries = dict[str, list[str]]
 

@@ -3,15 +3,15 @@
 import pytest
 
 from rosewood.errors import AbsentError
-from rosewood.words import inflection
-from rosewood.words.inflection import Lemma, Synonym, inflected
+from rosewood.words import wordnet
+from rosewood.words.wordnet import Lemma, Synonym, inflected
 from tiny_lexicon import Dictionary
 
 
 @pytest.fixture(autouse=True)
 def dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflection, "_lemminflect", Dictionary)
-    inflection.forms.cache_clear()
+    monkeypatch.setattr(wordnet, "_lemminflect", Dictionary)
+    wordnet.forms.cache_clear()
 
 
 def test_each_form_gets_the_same_form_of_the_others() -> None:
@@ -46,8 +46,8 @@ def test_nothing_stands_in_for_itself_and_phrases_stay_out() -> None:
 
 def test_without_lemminflect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    inflection._lemminflect.cache_clear()
-    inflection.forms.cache_clear()
+    wordnet._lemminflect.cache_clear()
+    wordnet.forms.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "lemminflect", None)
     with pytest.raises(AbsentError, match=r"lemminflect is not installed: pip install rosewood\[lexicon\]"):
         inflected({Lemma("film", "NOUN"): [Synonym(1, "movie")]}, 8)
@@ -56,6 +56,6 @@ def test_without_lemminflect(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_real_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("lemminflect")
     monkeypatch.undo()
-    inflection.forms.cache_clear()
+    wordnet.forms.cache_clear()
     found = inflected({Lemma("movie", "NOUN"): [Synonym(1, "film")], Lemma("good", "ADJ"): [Synonym(1, "nice")]}, 8)
     assert found["movies"] == ["films"] and found["better"] == ["nicer"]

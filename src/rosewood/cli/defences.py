@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rosewood.cli import app, examples, resumable
+from rosewood.cli import app, check_defences, check_files, check_models, examples, resumable
 from rosewood.cli.evaluate import check_run, task_of
-from rosewood.cli.options import check_defences, check_files, check_models
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, examples
-from rosewood.cli.options import check_models
+from rosewood.cli import app, check_models, examples
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import typer
 from rich import get_console
 
-from rosewood.cli import app, examples, resumable
+from rosewood.cli import app, check_defences, check_files, check_models, examples, options_of_settings, resumable
 from rosewood.cli.compare import RAY, chosen_engine
-from rosewood.cli.options import check_defences, check_files, check_models, options_of_settings
 from rosewood.config.settings import DATA, LARGEST_SEED, RunSettings, TrainingShortcuts
 
 LIMITS, SEARCH = "Limits", "Search"

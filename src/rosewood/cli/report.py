@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rosewood.cli import app, examples
-from rosewood.cli.options import check_models
+from rosewood.cli import app, check_models, examples
 from rosewood.errors import RunError
 
 
@@ -76,8 +75,7 @@ def table(
     check_models(runs)
     from rosewood.comparison.compare import compared
     from rosewood.comparison.runs import load_runs
-    from rosewood.report.subject import subject_of
-    from rosewood.report.verdict import verdict
+    from rosewood.report.subject import subject_of, verdict
     from rosewood.results.grid import FORMATS, Folded
 
     loaded = load_runs(runs, suite)

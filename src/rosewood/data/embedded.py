@@ -15,7 +15,7 @@ from rosewood.data.files import RawTable, read_file
 from rosewood.data.splitting import Key, distinct, spread, text_keys
 from rosewood.errors import AbsentError, DataError, closest
 from rosewood.results.files import cache_folder, staged
-from rosewood.results.locks import held
+from rosewood.results.work_folder import held
 
 _PROBES = {
     f"probe-{surface}-{part}": (surface, part) for surface in control_raising.SURFACES for part in control_raising.PARTS

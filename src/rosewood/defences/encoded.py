@@ -1,7 +1,7 @@
 """Every word as the representative of its synonyms, so that replacing a word by a synonym mostly changes nothing.
 
 Synonym encoding: Wang, Jin, Yang and He (2021), "Natural Language Adversarial Defense through Synonym Encoding". The
-text that the classifier reads has one word for each cluster of synonyms (`rosewood.words.encoding`). A classifier loses
+text that the classifier reads has one word for each cluster of synonyms (`rosewood.words.lexicon`). A classifier loses
 accuracy on such texts unless it was trained on them, as the recipe `encoded` does, or on texts with replaced words.
 
 An attacker who knows the clusters is left with words whose substitutes are in other clusters, and with words that the
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rosewood.models.defended import Defence, FrontEnd, Learnt, Material, Shield
 from rosewood.models.scoring import Scorer
-from rosewood.words.encoding import encoded, word_codes, word_counts
+from rosewood.words.lexicon import encoded, word_codes, word_counts
 
 
 @dataclass(frozen=True)

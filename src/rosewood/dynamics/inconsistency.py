@@ -17,9 +17,9 @@ from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
 from rosewood.results.grid import Grid
-from rosewood.tensors.distributed import rank, sum_
-from rosewood.tensors.divergence import divergence_problems
 from rosewood.tensors.draws import forked
+from rosewood.tensors.shards import rank, sum_
+from rosewood.tensors.statistics import divergence_problems
 
 if TYPE_CHECKING:
     from rosewood.protocol import Position

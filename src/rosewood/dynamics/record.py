@@ -23,7 +23,7 @@ from rosewood.protocol import Batch, Call, Masks, Output, Risks
 from rosewood.recipe import Recipe
 from rosewood.results.grid import Grid
 from rosewood.results.run import History
-from rosewood.tensors.distributed import is_first
+from rosewood.tensors.shards import is_first
 
 if TYPE_CHECKING:
     from rosewood.protocol import Position

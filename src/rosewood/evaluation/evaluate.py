@@ -17,10 +17,9 @@ from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task
 from rosewood.errors import DataError, RunError
-from rosewood.evaluation.anomalies import anomaly_results, anomaly_sets, missing_anomaly_sets
 from rosewood.evaluation.files import predictions_file, predictions_path, save_evaluation
-from rosewood.evaluation.groups import word_frequency
-from rosewood.evaluation.measure import Measured, means, measure, measure_several
+from rosewood.evaluation.measure import Measured, means, measure, measure_several, word_frequency
+from rosewood.evaluation.metrics import anomaly_results, anomaly_sets, missing_anomaly_sets
 from rosewood.evaluation.predict import Answers, PredictionCache, answer, checkpoint_fingerprint
 from rosewood.evaluation.sets import (
     EvaluationPlan,
@@ -34,7 +33,7 @@ from rosewood.evaluation.sets import (
 from rosewood.models.defended import Defended, forwards_of
 from rosewood.models.scoring import check_loaded, label_columns, longest_text, reads_alike, text_length, unnamed
 from rosewood.results import Evaluation, LiveAttack, MissingSet, TestFile
-from rosewood.results.locks import held
+from rosewood.results.work_folder import held
 from rosewood.words.language_models import SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon
 

@@ -29,7 +29,7 @@ from rosewood.results import CellResult, ComparedCell, ComparedFigure, Compariso
 from rosewood.results.grid import Grid, to_latex, to_markdown
 
 if TYPE_CHECKING:
-    from rosewood.report.parts import Section
+    from rosewood.report.sections import Section
 
 RESULTS, MARKDOWN, LATEX, CSV, MOMENTS = "results.json", "table.md", "table.tex", "table.csv", "moments.csv"
 REPORT = "report.html"
@@ -150,7 +150,7 @@ def _save_report(experiment: Experiment, statuses: Sequence[CellStatus], path: P
 
 def _closing(experiment: Experiment, statuses: Sequence[CellStatus]) -> list[Section]:
     """What a report has of an experiment beside the runs as they ended."""
-    from rosewood.report.parts import Section, Table
+    from rosewood.report.sections import Section, Table
 
     found = [
         (

@@ -26,7 +26,7 @@ from rosewood.models.modes import evaluating
 from rosewood.results import Share
 from rosewood.results.files import fingerprint_of
 from rosewood.results.grid import Grid
-from rosewood.results.journal import RowJournal
+from rosewood.results.work_folder import RowJournal
 
 
 class Landscape(MeasuredFile):

@@ -18,9 +18,8 @@ from transformers.pytorch_utils import Conv1D
 from rosewood.errors import RecipeError, RunError
 from rosewood.models.adapters import encoder, low_rank_changes
 from rosewood.protocol import ATTACHED, Batch, Call, Masks, Run, Tether, is_attached
-from rosewood.tensors.distributed import average_
 from rosewood.tensors.gradients import LossScale, slopes
-from rosewood.tensors.shards import divided, flat_like, part, parts, replaced, stacked_norms
+from rosewood.tensors.shards import average_, divided, flat_like, part, parts, replaced, stacked_norms
 
 
 def block_prefixes(model: nn.Module) -> list[str]:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from rosewood.objectives.cross_entropy import CrossEntropy
 from rosewood.protocol import Batch, Call, Minimiser, Passes, Perturber, Progress, Run
-from rosewood.tensors.distributed import average_
-from rosewood.tensors.shards import stacked_norms
+from rosewood.tensors.shards import average_, stacked_norms
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

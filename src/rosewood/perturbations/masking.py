@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rosewood.tensors.splicing import Changes, counted_picks, words_of_texts
 from rosewood.words.alignment import Surface
 from rosewood.words.changes import Share, WordChange
-from rosewood.words.text import kept_words, mask_of
+from rosewood.words.text import Changes, counted_picks, kept_words, mask_of, words_of_texts
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from rosewood.data.examples import quiet
 from rosewood.errors import RunError
-from rosewood.tensors.splicing import Changes, random_picks
 from rosewood.words.alignment import SUBSTITUTES, Surface
 from rosewood.words.changes import WordChange, column_of
-from rosewood.words.encoding import between_codes, encoded, word_codes, word_counts
+from rosewood.words.lexicon import between_codes, encoded, word_codes, word_counts
+from rosewood.words.text import Changes, random_picks
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -22,9 +22,8 @@ from rosewood.evaluation.measure import MEASURED
 from rosewood.models.names import models
 from rosewood.models.open import run_info
 from rosewood.report.sections.attacks import attack_table
-from rosewood.report.sections.reproduce import commands, saved_defence
-from rosewood.report.subject import ReportedRun, Subject, short_name, subject_of
-from rosewood.report.verdict import right_on, verdict
+from rosewood.report.sections.training import commands, saved_defence
+from rosewood.report.subject import ReportedRun, Subject, right_on, short_name, subject_of, verdict
 from rosewood.results import Average, RunInfo, SetResult, write
 from rosewood.results.evaluation import described, guessed_sets, is_guessing
 from rosewood.results.grid import Grid, to_markdown

@@ -15,10 +15,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from rosewood.report.figures.style import Mark
-from rosewood.report.parts import Section
-from rosewood.report.sections import sections
-from rosewood.report.subject import Subject
-from rosewood.report.verdict import Verdict, verdict
+from rosewood.report.sections import Section, sections
+from rosewood.report.subject import Subject, Verdict, verdict
 from rosewood.results import now, write
 
 

@@ -30,10 +30,18 @@ from rosewood.protocol import (
     Selector,
     Term,
 )
-from rosewood.tensors.divergence import divergence_problems, symmetric_kl
 from rosewood.tensors.gradients import GradientSketch, sketch_problems
 from rosewood.tensors.shards import cut, flat_magnitudes, stacked_norms
-from rosewood.tensors.statistics import ONE_IN, RULES, RuleName, five_numbers, keep_between, keep_low
+from rosewood.tensors.statistics import (
+    ONE_IN,
+    RULES,
+    RuleName,
+    divergence_problems,
+    five_numbers,
+    keep_between,
+    keep_low,
+    symmetric_kl,
+)
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -43,7 +43,7 @@ from rosewood.models.open import keep_length, load_pretrained
 from rosewood.results import Metrics
 from rosewood.results.evaluation import majority_share
 from rosewood.results.files import staged, staged_path
-from rosewood.tensors.distributed import is_first
+from rosewood.tensors.shards import is_first
 from rosewood.training.callbacks import (
     ATTACKED,
     CHOOSES,

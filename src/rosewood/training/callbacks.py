@@ -30,8 +30,7 @@ from rosewood.attacks.runner.attack import Attack
 from rosewood.errors import RunError, closest
 from rosewood.recipe import Recipe
 from rosewood.results.evaluation import at_guessing
-from rosewood.tensors.distributed import anywhere
-from rosewood.tensors.shards import stacked_norms
+from rosewood.tensors.shards import anywhere, stacked_norms
 from rosewood.tensors.statistics import wilson_interval
 from rosewood.words.lexicon import Lexicon
 

@@ -18,7 +18,7 @@ from rosewood.dynamics.record import Watch
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.models.modes import IGNORED
 from rosewood.recipe import Recipe
-from rosewood.tensors.distributed import together
+from rosewood.tensors.shards import together
 from rosewood.training.sampling import LABEL_COLUMNS
 from rosewood.words.alignment import SUBSTITUTES, SubstituteCollator
 

@@ -29,8 +29,7 @@ from rosewood.protocol import (
     Tether,
 )
 from rosewood.recipe import Recipe, Stage
-from rosewood.tensors.distributed import average_
-from rosewood.tensors.shards import divide, parts
+from rosewood.tensors.shards import average_, divide, parts
 from rosewood.training.gradients import TOTAL, Gradients
 from rosewood.training.masked_adamw import MaskedAdamW
 

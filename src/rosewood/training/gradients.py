@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.protocol import Term
-from rosewood.tensors.distributed import average_, completed
-from rosewood.tensors.shards import gradients, stacked_norms
+from rosewood.tensors.shards import average_, completed, gradients, stacked_norms
 
 TOTAL = "total"
 

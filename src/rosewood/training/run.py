@@ -37,14 +37,13 @@ from rosewood.models.open import outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import RunInfo
 from rosewood.results.files import write_whole
-from rosewood.results.locks import LOCK, clear, held
 from rosewood.results.run import typed_command
-from rosewood.tensors.distributed import is_first
+from rosewood.results.work_folder import LOCK, clear, held
+from rosewood.tensors.shards import is_first
 from rosewood.training.assembly import SettingError, assembled, naming_arguments, peak_memory, save_outcome, unchecked
 from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgress, check_report_to
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, refuse_links
-from rosewood.training.plan import DEFAULTS, Plan, WordChanges
-from rosewood.training.starting_model import in_order_of_outputs, origin_of
+from rosewood.training.plan import DEFAULTS, Plan, WordChanges, in_order_of_outputs, origin_of
 from rosewood.training.trainer import RobustTrainer
 
 

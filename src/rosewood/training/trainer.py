@@ -28,8 +28,7 @@ from rosewood.models.parameters import attach, detach, values_in
 from rosewood.protocol import Anchor, Batch, Call, Output, Position
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results.run import History
-from rosewood.tensors.distributed import average_
-from rosewood.tensors.shards import whole
+from rosewood.tensors.shards import average_, whole
 from rosewood.training.callbacks import SkippedSteps, all_finite, first_not_finite
 from rosewood.training.checkpointed import CheckpointedTrainer
 from rosewood.training.checks import (
@@ -49,8 +48,8 @@ from rosewood.training.checks import (
 )
 from rosewood.training.engine import Engine
 from rosewood.training.masked_adamw import MaskedAdamW
+from rosewood.training.plan import warn_of_other_labels
 from rosewood.training.sampling import WeightedLoss, train_sampler
-from rosewood.training.starting_model import warn_of_other_labels
 from rosewood.words.alignment import SubstituteCollator
 
 OWN_FOLDER = "_rosewood"  # the underscore keeps the Trainer's uploads to the Hub away from it

@@ -26,9 +26,8 @@ from rosewood.models.sites import Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
 from rosewood.tensors.gradients import slopes
-from rosewood.tensors.splicing import Changes, best_picks, first_order_gains, random_picks, spliced
 from rosewood.words.alignment import Aligner, Offsets, Rows, Surface, changed_field, shift_of, with_column
-from rosewood.words.text import WORD
+from rosewood.words.text import WORD, Changes, best_picks, first_order_gains, random_picks, spliced
 
 if TYPE_CHECKING:
     from datasets import Dataset

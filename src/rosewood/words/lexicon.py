@@ -1,9 +1,16 @@
-"""Lexicons: which words may replace which, for attacks and for adversarial training."""
+"""Lexicons: which words may replace which, for attacks and for adversarial training, and codes for whole clusters.
+
+One word for every cluster of synonyms makes a word and most of its substitutes the same. The clusters are those of
+Wang, Jin, Yang and He (2021), "Natural Language Adversarial Defense through Synonym Encoding", Algorithm 1. It reads
+words from the most frequent one on, and gives each the code of its nearest synonym that has one, so that clusters grow
+along chains of synonyms.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +20,8 @@ from typing import Any
 from rosewood.data.files import file_digest
 from rosewood.errors import AbsentError, DataError, closest
 from rosewood.results.files import cache_folder, fingerprint_of, write_whole
-from rosewood.words.inflection import dictionary_version
+from rosewood.words.text import Words, with_case_of
+from rosewood.words.wordnet import dictionary_version
 
 COUNTER_FITTED = "wordsub/counterfitted_neighbors.json"
 ROGET = Path(__file__).parent / "roget.txt"
@@ -108,7 +116,7 @@ class Lexicon:
     def wordnet(cls, data_dir: str | Path | None = None, folder: str | Path | None = None) -> Lexicon:
         """Synonyms of WordNet, first senses first, in the form of the word; less the antonyms of the data folder."""
         from rosewood.words import wordnet
-        from rosewood.words.inflection import inflected
+        from rosewood.words.wordnet import inflected
 
         found = Path(folder) if folder else wordnet.find_wordnet()
         made_of = (wordnet.english_fingerprint(found), str(MOST))
@@ -215,8 +223,8 @@ _BY_NAME = {"counter-fitted": Lexicon.counter_fitted, "wordnet": Lexicon.wordnet
 
 def built_once(name: str, made_of: Iterable[str], build: Callable[[], Mapping[str, Sequence[str]]]) -> Path:
     """The JSON file of these entries; built if there is none of the same code and ingredients."""
-    code = [Path(__file__).with_name(file).read_text(encoding="utf-8") for file in ("inflection.py", "wordnet.py")]
-    parts = [*made_of, dictionary_version(), *code]
+    code = Path(__file__).with_name("wordnet.py").read_text(encoding="utf-8")
+    parts = [*made_of, dictionary_version(), code]
     path = cache_folder() / f"{name}-{fingerprint_of(parts)}.json"
     if not path.exists():
         write_whole(path, json.dumps(build(), ensure_ascii=False))
@@ -249,3 +257,72 @@ def read_pairs(path: Path) -> list[Pair]:
         if words:
             pairs.append(frozenset(words))
     return pairs
+
+
+Entries = Mapping[str, Sequence[str]]
+"""Word -> its substitutes, nearest first."""
+COMMON = 15
+"""So many of the most frequent words have a code of their own, as in the official code."""
+
+
+def word_codes(entries: Entries, counts: Mapping[str, int], fixed: Collection[str] = ()) -> dict[str, str]:
+    """The clusters of a lexicon's words, each by its most frequent word.
+
+    A word that comes up and has no code takes that of its nearest substitute that has one, or else is its own code. Its
+    substitutes without a code then take the same.
+
+    Args:
+        entries: Word -> substitutes, nearest first.
+        counts: How often each word occurs in the training texts; words that do not occur come last.
+        fixed: Words that keep a code of their own, beside the most common ones. Other words may take it.
+
+    Returns:
+        Word -> the word that is written in its place; those that stay are left out.
+
+    Example:
+        >>> common = {f"the{number}": 9 for number in range(COMMON)}
+        >>> word_codes({"film": ["movie"], "movie": ["film", "cinema"]}, common | {"movie": 3})
+        {'film': 'movie', 'cinema': 'movie'}
+    """
+    words = dict.fromkeys(word for pair in entries.items() for word in (pair[0], *pair[1]))
+    ranked = sorted(counts, key=lambda word: -counts[word])
+    own = {*fixed, *ranked[:COMMON]}
+    codes = {word: word for word in own}
+    for word in sorted(words, key=lambda word: -counts.get(word, 0)):
+        if word not in codes:
+            near = entries.get(word, ())
+            codes[word] = next((codes[other] for other in near if other in codes), word)
+            for other in near:
+                codes.setdefault(other, codes[word])
+    return {word: code for word, code in codes.items() if code != word}
+
+
+def word_counts(texts: Iterable[str]) -> Counter[str]:
+    """How often each word occurs, in lower case."""
+    return Counter(word.lower() for text in texts for word in Words.split(text).words)
+
+
+def encoded(text: str, codes: Mapping[str, str]) -> str:
+    """The text with its words' codes in place of them, in their case.
+
+    Example:
+        >>> encoded("Movies I like!", {"movies": "film"})
+        'Film I like!'
+    """
+    split = Words.split(text)
+    return split.join([with_case_of(codes.get(word.lower(), word), word) for word in split.words])
+
+
+def between_codes(entries: Entries, codes: Mapping[str, str], counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """What a substitution may still do to an encoded text: code -> other codes, the likeliest first.
+
+    Example:
+        >>> between_codes({"film": ["movie", "show"], "movie": ["film"]}, {"movie": "film"}, {})
+        {'film': ('show',)}
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, near in entries.items():
+        own = codes.get(word, word)
+        for other in {codes.get(other, other) for other in near} - {own}:
+            found[own][other] += 1 + counts.get(word, 0)
+    return {own: tuple(sorted(others, key=lambda other: (-others[other], other))) for own, others in found.items()}

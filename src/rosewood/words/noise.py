@@ -1,4 +1,4 @@
-"""Noise in texts: slips of the finger, one small mistake in a word; and seeded noise of whole texts for evaluation.
+"""Noise in texts: slips of the finger, one small mistake in a word; contractions; and seeded noise of whole texts.
 
 Letters are what a reader takes for one: a letter and its combining marks stay together in every script. Keys are those
 of the keyboard that has most of the word's letters. A slip may leave a word as it is where it has no way to change it:
@@ -11,7 +11,8 @@ is touched in the same way by a stronger one of the same seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
@@ -19,8 +20,7 @@ from typing import TYPE_CHECKING
 import regex
 
 from rosewood.errors import DataError, closest
-from rosewood.words.inflection import CONTRACTION, other_form
-from rosewood.words.text import BETWEEN_SPACES, WORD, Words
+from rosewood.words.text import BETWEEN_SPACES, WORD, Words, with_case_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -326,3 +326,47 @@ def _mistype(word: str, rng: Random) -> str:
     # Some slips cannot change some words (swapping in "aaaa", no key beside "ж"); dropping changes all.
     mistyped = (slip(word, rng, 1) for slip in rng.sample(_SLIPS, k=len(_SLIPS)))
     return next(other for other in mistyped if other != word)
+
+
+_ENDINGS = {
+    ("n't", " not"): "is are was were do does did has have had would could should must need",
+    ("'s", " is"): "it that there here he she what who where how",
+    ("'re", " are"): "you we they",
+    ("'ve", " have"): "i you we they would could should",
+    ("'ll", " will"): "i you he she it we they that there",
+}
+_IRREGULAR = {
+    "i'm": "i am",
+    "let's": "let us",
+    "can't": "cannot",
+    "won't": "will not",
+    "shan't": "shall not",
+}
+LONG_FORMS = _IRREGULAR | {
+    word + short: word + long for (short, long), words in _ENDINGS.items() for word in words.split()
+}
+_OTHER_FORMS = LONG_FORMS | {long: short for short, long in LONG_FORMS.items()} | {"can not": "can't"}
+
+
+def _written(forms: Iterable[str]) -> Iterator[str]:
+    # Not re.IGNORECASE, by which "ſ" and "İ" are also "s" and "i".
+    for form in forms:
+        yield from (form, form[0].upper() + form[1:], form.upper())
+
+
+def _pattern() -> re.Pattern[str]:
+    # Corpora that are split into tokens write "does n't" and "it 's".
+    short = "|".join(re.sub(r"(?i)(n?'\w+)$", r"\\s?\1", form).replace("'", "['’]") for form in _written(LONG_FORMS))
+    long = "|".join(form.replace(" ", r"\s") for form in _written([*LONG_FORMS.values(), "can not"]))
+    # "It's been" is short for "it has been"; "that is what it is." cannot be shortened at its end.
+    return re.compile(rf"\b(?:(?:{short})\b(?!(?<=[sS])\s(?:been|got|had)\b)|(?:{long})\b(?=\s\w))")
+
+
+CONTRACTION = _pattern()
+"""Matches a contraction, or what can be contracted."""
+
+
+def other_form(found: str) -> str:
+    """The long form of a contraction that `CONTRACTION` found, or the contraction of a long form."""
+    tokens = re.sub(r"\s", " ", found.lower().replace("’", "'"))
+    return with_case_of(_OTHER_FORMS[re.sub(r" (?=n?')", "", tokens)], found)

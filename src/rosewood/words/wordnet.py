@@ -1,4 +1,4 @@
-"""Synonyms from wordnets: of English from WordNet 3, of other languages from WN-LMF files.
+"""Synonyms from wordnets: of English from WordNet 3, in every form of a word, of other languages from WN-LMF files.
 
 A synset is a set of words with one meaning; the synonyms of a word are the other single words of its synsets, first
 senses first. Names and symbols, which are written with capitals, are left out: "he" is not helium.
@@ -15,16 +15,18 @@ import os
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import xxhash
 
 from rosewood.errors import AbsentError, DataError
-from rosewood.words.inflection import Lemma, Synonym
 
 FILES = {"NOUN": "noun", "VERB": "verb", "ADJ": "adj", "ADV": "adv"}
 DEBIAN = Path("/usr/share/wordnet")
@@ -168,3 +170,68 @@ def _hash_of(files: Iterable[Traversable]) -> str:
     for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+BASE = {"NOUN": "NN", "VERB": "VB", "ADJ": "JJ", "ADV": "RB"}
+"""Part of speech -> the tag of its base form, in Penn Treebank tags as lemminflect has them."""
+Forms = Mapping[str, tuple[str, ...]]
+"""Tag -> the spellings of a form, most usual first."""
+
+
+class Lemma(NamedTuple):
+    """A word as a dictionary lists it."""
+
+    word: str
+    part: str
+    """NOUN, VERB, ADJ or ADV."""
+
+
+class Synonym(NamedTuple):
+    """A word that may replace another of the same part of speech."""
+
+    rank: float
+    """The lower the better; comparable over parts of speech."""
+    word: str
+
+
+Synonyms = Mapping[Lemma, Sequence[Synonym]]
+
+
+def inflected(synonyms: Synonyms, limit: int) -> dict[str, list[str]]:
+    """Every form of every lemma, with at most so many synonyms in the same form, best first."""
+    found: dict[str, list[Synonym]] = defaultdict(list)
+    for lemma, others in synonyms.items():
+        for tag, spellings in forms(lemma).items():
+            same = [(each.rank, forms(Lemma(each.word, lemma.part)).get(tag, ())) for each in others]
+            ranked = [Synonym(rank, theirs[0]) for rank, theirs in same if theirs]
+            for spelling in spellings:
+                # "put" is the base form first of all, and "film" as a plural is rare.
+                if spelling != lemma.word or tag == BASE[lemma.part]:
+                    found[spelling] += ranked
+    return {word: _best(word, ranked, limit) for word, ranked in sorted(found.items()) if ranked}
+
+
+def _best(word: str, ranked: Sequence[Synonym], limit: int) -> list[str]:
+    ordered = dict.fromkeys(each.word for each in sorted(ranked, key=lambda each: each.rank))
+    return [each for each in ordered if each != word][:limit]
+
+
+@cache
+def forms(lemma: Lemma) -> Forms:
+    """All forms of a lemma that the dictionary of lemminflect lists; a word it does not know has its base form only."""
+    known = _lemminflect().getAllInflections(lemma.word, upos=lemma.part)
+    single = {tag: tuple(each for each in spellings if " " not in each) for tag, spellings in known.items()}
+    return {**single, BASE[lemma.part]: (lemma.word,)}
+
+
+def dictionary_version() -> str:
+    """The version of lemminflect: another one may know other forms."""
+    return str(_lemminflect().__version__)
+
+
+@cache
+def _lemminflect() -> ModuleType:
+    try:
+        return import_module("lemminflect")
+    except ImportError:
+        raise AbsentError("the package lemminflect is not installed: pip install rosewood[lexicon]") from None

@@ -29,7 +29,7 @@ from rosewood.models.modes import evaluating, precision_on
 from rosewood.models.scoring import Scorer, TokenScorer, check_loaded, is_for_tokens, text_length
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
-from rosewood.tensors.distributed import is_first
+from rosewood.tensors.shards import is_first
 from rosewood.words.constraints import EnglishTagger
 from rosewood.words.language_models import CausalLM, MaskedLM, SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon, antonyms

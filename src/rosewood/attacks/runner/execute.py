@@ -23,9 +23,8 @@ from rosewood.config.settings import AttackSettings
 from rosewood.errors import RosewoodError, RunError
 from rosewood.models.defended import forwards_of
 from rosewood.results import AttackedExample, AttackResult, AttackSummary, FinishedBlock
-from rosewood.results.journal import Journal
-from rosewood.results.locks import held
-from rosewood.tensors.distributed import from_all, is_first, rank, share_of
+from rosewood.results.work_folder import Journal, held
+from rosewood.tensors.shards import from_all, is_first, rank, share_of
 
 Tick = Callable[[], object]
 """Called whenever an example is over."""

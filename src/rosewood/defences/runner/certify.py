@@ -27,7 +27,7 @@ from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer, text_length
 from rosewood.results.attack import Certificate, CertifiedExample
 from rosewood.results.files import fingerprint_of
-from rosewood.results.journal import RowJournal
+from rosewood.results.work_folder import RowJournal
 from rosewood.words.lexicon import Lexicon
 
 FILE = "certificate.json"

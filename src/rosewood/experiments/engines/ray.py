@@ -21,7 +21,7 @@ from rosewood.attacks.runner.job import Campaign
 from rosewood.errors import ExperimentError, RunError
 from rosewood.experiments.engines import local
 from rosewood.experiments.engines.local import Event, held_back
-from rosewood.tensors.distributed import together
+from rosewood.tensors.shards import together
 
 LOCAL = "local"
 _PAUSE = 0.05

@@ -34,7 +34,7 @@ def finish_cell(folder: Path, trusted: Sequence[str] = ()) -> int:
     try:
         from rosewood.experiments.harden.stage import WORK, work_on_candidate
         from rosewood.experiments.run_cell import work_on
-        from rosewood.results.locks import held
+        from rosewood.results.work_folder import held
 
         _working.set()
         with held(folder, _PATIENCE):

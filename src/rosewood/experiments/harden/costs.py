@@ -14,8 +14,7 @@ from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError, RosewoodError
 from rosewood.experiments.harden.candidates import Trained
 from rosewood.experiments.harden.race import Race, bars_on_terminals_only
-from rosewood.experiments.harden.rows import choosing_task
-from rosewood.experiments.harden.stage import right_on, shielded, withstood
+from rosewood.experiments.harden.stage import choosing_task, right_on, shielded, withstood
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_classifier
 from rosewood.results import Costs

@@ -18,14 +18,23 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.experiments.engines.local import CellEngine
-from rosewood.experiments.harden.board import Board
+from rosewood.experiments.harden.board import Board, export
 from rosewood.experiments.harden.candidates import START, entrants, threat_names, untrained, wrappers
 from rosewood.experiments.harden.costs import measured_costs
-from rosewood.experiments.harden.outcome import export
 from rosewood.experiments.harden.race import FILE, Here, Race, bars_on_terminals_only
-from rosewood.experiments.harden.rows import FOLDER, chooses_and_judges, choosing_task, divide, own_rows, training_task
 from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned, seconds_of
-from rosewood.experiments.harden.stage import RUN, Work, train_until, weights_of
+from rosewood.experiments.harden.stage import (
+    FOLDER,
+    RUN,
+    Work,
+    chooses_and_judges,
+    choosing_task,
+    divide,
+    own_rows,
+    train_until,
+    training_task,
+    weights_of,
+)
 from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
 from rosewood.models.modes import accelerated, has_bfloat16
 from rosewood.models.names import folder_fingerprint
@@ -33,11 +42,11 @@ from rosewood.models.open import load_classifier, outline_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Hardening, Schedule
 from rosewood.results.files import fingerprint_of
-from rosewood.results.locks import held
 from rosewood.results.run import typed_command
+from rosewood.results.work_folder import held
 from rosewood.training.callbacks import Interrupted
+from rosewood.training.plan import in_order_of_outputs, origin_of
 from rosewood.training.run import Plan, check_writable
-from rosewood.training.starting_model import in_order_of_outputs, origin_of
 
 PLAIN_SHARE, PLAIN_EPOCHS = 0.3, 3
 """What plain fine-tuning takes at most, where the model is not a classifier yet: of the budget, and of the rows."""

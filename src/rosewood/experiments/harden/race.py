@@ -20,7 +20,6 @@ from rosewood.errors import ExperimentError
 from rosewood.experiments.cell import ERROR, duration
 from rosewood.experiments.engines.local import CellEngine, Event
 from rosewood.experiments.harden.candidates import START, Trained, Untrained, behind, untrained
-from rosewood.experiments.harden.rows import choosing_task
 from rosewood.experiments.harden.schedule import (
     USED,
     Stopwatch,
@@ -29,7 +28,17 @@ from rosewood.experiments.harden.schedule import (
     measurement_seconds,
     stage_seconds,
 )
-from rosewood.experiments.harden.stage import MADE, RUN, WORK, WRAPPED, Work, result_file, shielded, work_on_candidate
+from rosewood.experiments.harden.stage import (
+    MADE,
+    RUN,
+    WORK,
+    WRAPPED,
+    Work,
+    choosing_task,
+    result_file,
+    shielded,
+    work_on_candidate,
+)
 from rosewood.results import Decision, Hardening, Measured, Schedule
 from rosewood.results.evaluation import majority_share
 from rosewood.results.files import write_whole

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rosewood.errors import ExperimentError
-from rosewood.experiments.harden.rows import NOISE
+from rosewood.experiments.harden.stage import NOISE
 from rosewood.results import Costs, Schedule
 from rosewood.training.callbacks import StepTimes
 from rosewood.training.run import Plan, start_run

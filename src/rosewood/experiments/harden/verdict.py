@@ -20,9 +20,8 @@ from rosewood.data.loading import load_split
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.files import correct_by_set, load_evaluation, predictions_path
 from rosewood.experiments.harden.candidates import START, attack_of
-from rosewood.experiments.harden.rows import judging_task, training_task
 from rosewood.experiments.harden.schedule import CLEAN_PER_ATTACKED
-from rosewood.experiments.harden.stage import WITHSTOOD, Work
+from rosewood.experiments.harden.stage import WITHSTOOD, Work, judging_task, training_task
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_classifier
 from rosewood.results import AttackedExample, Change, Evaluation, Hardening

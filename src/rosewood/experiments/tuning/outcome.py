@@ -20,7 +20,7 @@ from rosewood.config.settings import RunSettings
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.results.evaluation import GUESSING_NOTE, marked
-from rosewood.results.locks import held
+from rosewood.results.work_folder import held
 from rosewood.training.plan import Plan
 
 if TYPE_CHECKING:

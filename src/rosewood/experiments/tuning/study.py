@@ -27,7 +27,7 @@ from rosewood.experiments.tuning.search import Space, TuningGoal
 from rosewood.recipe import load_recipe
 from rosewood.results import Metrics
 from rosewood.results.files import fingerprint_of
-from rosewood.results.locks import clear, held
+from rosewood.results.work_folder import clear, held
 from rosewood.training.callbacks import ATTACKED, METRIC, Interrupted, guesses
 from rosewood.training.plan import Plan
 from rosewood.training.run import finish_run

@@ -23,7 +23,7 @@ from rosewood.experiments.tuning.search import Space, TuningGoal, held_out, spac
 from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
-from rosewood.tensors.distributed import together
+from rosewood.tensors.shards import together
 from rosewood.training.plan import Plan, lexicon_sources
 from rosewood.training.run import check_run, check_writable
 

@@ -22,8 +22,18 @@ from rosewood.comparison.runs import KeptAttack, kept_replays
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.figures.style import axis_title, label, mark, styled
-from rosewood.report.parts import AttackedText, AttackedTexts, Chart, Charts, Part, Piece, Section, Table, Version
-from rosewood.report.sections import section
+from rosewood.report.sections import (
+    AttackedText,
+    AttackedTexts,
+    Chart,
+    Charts,
+    Part,
+    Piece,
+    Section,
+    Table,
+    Version,
+    section,
+)
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results import AttackedExample
 from rosewood.results.attack import Certificate

@@ -20,8 +20,7 @@ from rosewood.report.figures.evaluation import (
     sets,
     trade_off,
 )
-from rosewood.report.parts import Chart, Charts, Part, Section, Table
-from rosewood.report.sections import section
+from rosewood.report.sections import Chart, Charts, Part, Section, Table, section
 from rosewood.report.subject import ReportedRun, Subject
 from rosewood.results.grid import Grid
 
