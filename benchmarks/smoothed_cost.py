@@ -20,7 +20,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 
 from rosewood import Lexicon, embedded_model, load_task, wrap
 from rosewood.data.loading import load_split
-from rosewood.defences.runner.noise import generator
+from rosewood.defences.runner.copies import generator
 from rosewood.defences.runner.wrap import kinds_of
 from rosewood.defences.smoothed import Voting
 from rosewood.models.defended import Defended

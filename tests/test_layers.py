@@ -133,7 +133,7 @@ def test_the_arrows(importer: str, imported: str, expected: bool) -> None:
 
 
 def test_only_trainers_know_the_trainer() -> None:
-    trainers = {Path("training/checkpointed.py"), Path("training/trainer.py")}
+    trainers = {Path("training/checkpoint_trainer.py"), Path("training/trainer.py")}
     for module in MODULES:
         for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "transformers":

@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 
 from rosewood.data.tasks import Task, build_task
 from rosewood.lab.playground.app import Playground
-from rosewood.lab.playground.runs import AttackChoices, ServedRun, attack_each
+from rosewood.lab.playground.served_runs import AttackChoices, ServedRun, attack_each
 from tiny_attack import ENTRIES, sentences
 from tiny_runs import run_info
 from tiny_text import tiny_classifier, tiny_tokenizer

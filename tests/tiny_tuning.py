@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from rosewood.experiments.tuning.outcome import Tuning
+from rosewood.experiments.tuning.trials import Tuning
 from rosewood.experiments.tuning.tune import tune
 from tiny_text import save_tiny_checkpoint
 

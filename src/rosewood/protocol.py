@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from rosewood.config.strict_yaml import checked_settings
 from rosewood.errors import RecipeError
+from rosewood.tensors.draws import seed_from
 from rosewood.tensors.shards import flat_magnitudes, stacked_norms
 
 if TYPE_CHECKING:
@@ -195,8 +195,7 @@ class Run:
         The key starts with the component's name, so that no two components draw the same.
         """
         device = next(self.model.parameters()).device
-        digest = sha256(repr((self.seed, *key)).encode()).digest()
-        return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+        return torch.Generator(device).manual_seed(seed_from(self.seed, *key) >> 1)
 
 
 class Stateful:

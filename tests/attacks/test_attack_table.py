@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from rosewood.attacks.runner.report import diff, summarize, warning_of
-from rosewood.comparison.attacks import attacked_grid
+from rosewood.comparison.attack_tables import attacked_grid
 from rosewood.results import AttackedExample, AttackReport
 from rosewood.results.grid import Folded
 

@@ -13,7 +13,7 @@ from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.protocols import Protocol, lexicon_deviations, load_protocol, protocol_names
 from rosewood.attacks.runner.report import deviations_caption, title_of
-from rosewood.comparison.attacks import attacked, attacked_grid
+from rosewood.comparison.attack_tables import attacked, attacked_grid
 from rosewood.comparison.runs import EvaluatedRun, KeptAttack
 from rosewood.data.tasks import task_names
 from rosewood.errors import RunError

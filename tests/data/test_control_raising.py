@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from rosewood.data.control_raising import (
     DETERMINERS,
     INSIDE,
-    LONG,
     OUTSIDE,
     PARTS,
     SURFACES,
@@ -33,6 +32,9 @@ AMBIGUOUS = ("train", "ambiguous")
 BE = {"is": "singular", "was": "singular", "are": "plural", "were": "plural"}
 FUNCTION = {*DETERMINERS["singular"], *DETERMINERS["plural"], *BE, *INSIDE.surroundings}
 FUNCTION |= {"the", "to", "be", "and", "but", "while"}
+
+LONG = 18
+"""Sentences of this many words or more are long; none has 16 to 19."""
 
 
 def words(sentence: str) -> list[str]:

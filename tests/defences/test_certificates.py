@@ -18,7 +18,7 @@ from scipy.stats import binom
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.defences.runner.certify import certified, certify, lower_bound
-from rosewood.defences.runner.noise import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
+from rosewood.defences.runner.copies import DeleteNoise, Edit, MaskNoise, SubstituteNoise, TextNoise
 from rosewood.errors import RunError
 from rosewood.results.attack import Certificate, CertifiedExample
 from tiny_attack import sentences

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood.defences.runner.noise import DeleteNoise, MaskNoise, SubstituteNoise, generator
+from rosewood.defences.runner.copies import DeleteNoise, MaskNoise, SubstituteNoise, generator
 from rosewood.defences.smoothed import Smoothed
 from tiny_attack import sentences
 from tiny_defences import logits, wrapped

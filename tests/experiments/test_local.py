@@ -29,7 +29,8 @@ def test_processes_share_cores_and_devices(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert [LocalEngine(jobs).environment(0)["OMP_NUM_THREADS"] for jobs in (1, 3, 8, 20)] == ["8", "2", "1", "1"]
-    devices = [LocalEngine(3).environment(place, ["4", "6"])["CUDA_VISIBLE_DEVICES"] for place in range(3)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    devices = [LocalEngine(3).environment(place)["CUDA_VISIBLE_DEVICES"] for place in range(3)]
     assert devices == ["4", "6", "4"]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert LocalEngine(3).environment(0)["OMP_NUM_THREADS"] == "5"

@@ -12,10 +12,11 @@ import pytest
 
 from rosewood.errors import ExperimentError, RecipeError, RunError
 from rosewood.experiments.engines.local import Event
+from rosewood.experiments.harden.before_and_after import sentence_of
 from rosewood.experiments.harden.candidates import (
     START,
-    Mixture,
     Trained,
+    WeightMixture,
     behind,
     entrants,
     threat_names,
@@ -25,9 +26,8 @@ from rosewood.experiments.harden.candidates import (
 from rosewood.experiments.harden.race import FILE, Race
 from rosewood.experiments.harden.schedule import HARDER, Stopwatch, judging_seconds, planned
 from rosewood.experiments.harden.stage import WORK, Work, result_file
-from rosewood.experiments.harden.verdict import sentence_of
 from rosewood.recipe import load_recipe
-from rosewood.results import Change, Costs, Hardening, Measured
+from rosewood.results import CandidateFigures, Change, Costs, Hardening
 
 ROWS = 200
 
@@ -57,7 +57,7 @@ class World:
             recipe = work.candidate.removeprefix(behind(work.defence, ""))
             self.seconds += self.slower * (measuring + trained * costs.steps.get(recipe, 0.0))
             clean, robust = self.figures(work)
-            found = Measured(
+            found = CandidateFigures(
                 candidate=work.candidate,
                 stage=work.stage,
                 steps=work.until,
@@ -271,7 +271,7 @@ def test_a_candidate_may_have_settings() -> None:
 def test_only_models_that_started_alike_are_mixed() -> None:
     vanilla = load_recipe("vanilla")
     here, there = Trained("a", "a", (), vanilla, "checkpoint"), Trained("b@pretrained", "b", (), vanilla, "pretrained")
-    mixtures = [each.inside for each in untrained([here, there], []) if isinstance(each.inside, Mixture)]
+    mixtures = [each.inside for each in untrained([here, there], []) if isinstance(each.inside, WeightMixture)]
     assert mixtures and all("b@pretrained" not in dict(each.of) for each in mixtures)
     assert untrained([there], []) == []
 
@@ -301,7 +301,7 @@ def test_a_clean_loss_beyond_the_limit_is_said_even_if_it_may_be_chance(after: f
     found = [change("clean", "clean", 0.95, after), change("under characters", "threat", 0.02, 0.6)]
     rows = {START: 95, "a": 94}
     tried = [
-        Measured(candidate=name, stage=0, steps=0, right=[row < right for row in range(100)], robust=[True])
+        CandidateFigures(candidate=name, stage=0, steps=0, right=[row < right for row in range(100)], robust=[True])
         for name, right in rows.items()
     ]
     state = Hardening(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rosewood.errors import AbsentError, DataError
-from rosewood.lab.playground.runs import AttackChoices
+from rosewood.lab.playground.served_runs import AttackChoices
 from rosewood.words.language_models import SentenceEncoder
 from rosewood.words.lexicon import COUNTER_FITTED, Lexicon
 from tiny_playground import tiny_task, write_lexicon

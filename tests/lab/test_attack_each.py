@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from rosewood.attacks.runner.api import attack as attack_data
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.example import Resources
-from rosewood.lab.playground.runs import ask, attack_each
+from rosewood.lab.playground.served_runs import ask, attack_each
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, sentences
 from tiny_playground import LABELS, telling_sentence, tiny_playground, tiny_served, tiny_task

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from rosewood.lab.playground.app import Playground, answers_html, attack_html, header_html, notice_html
-from rosewood.lab.playground.runs import Answer, attack_each
+from rosewood.lab.playground.served_runs import Answer, attack_each
 from tiny_playground import EVIL, telling_sentence, tiny_playground
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event, Thread
 
-from rosewood.lab.playground.runs import attack_each
+from rosewood.lab.playground.served_runs import attack_each
 from tiny_attack import sentences
 from tiny_playground import tiny_playground
 

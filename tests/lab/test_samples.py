@@ -8,7 +8,7 @@ import pytest
 
 from rosewood.data import loading
 from rosewood.data.tasks import load_task
-from rosewood.lab.playground.runs import SHORT, samples
+from rosewood.lab.playground.served_runs import SHORT, samples
 from tiny_playground import LABELS, tiny_task, write_data
 
 

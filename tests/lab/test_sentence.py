@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rosewood.errors import DataError
-from rosewood.lab.playground.runs import ask, typed
+from rosewood.lab.playground.served_runs import ask, typed
 from tiny_playground import tiny_served, tiny_task
 
 PAIR = tiny_task(("premise", "hypothesis"))

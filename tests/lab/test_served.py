@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rosewood.errors import RunError
-from rosewood.lab.playground.runs import ServedRun, common_task, names_of
+from rosewood.lab.playground.served_runs import ServedRun, common_task, names_of
 from tiny_attack import sentences
 from tiny_playground import tiny_model, tiny_served, tiny_task
 from tiny_text import tiny_tokenizer

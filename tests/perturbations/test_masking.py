@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 
 from replay import replay, same_weights
-from rosewood.defences.runner.noise import MaskNoise, SubstituteNoise
+from rosewood.defences.runner.copies import MaskNoise, SubstituteNoise
 from rosewood.errors import RecipeError
 from rosewood.perturbations.masking import Masking
 from rosewood.perturbations.substitution import Substitution

@@ -8,7 +8,7 @@ import pytest
 
 from reported_runs import EVIL, attack_result, evaluation, landscape, watch, write_run
 from rosewood.attacks.runner.report import load_attack, save_outcome
-from rosewood.comparison.attacks import attacked
+from rosewood.comparison.attack_tables import attacked
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.errors import RunError
 from rosewood.report.figures.style import PALETTE

@@ -14,7 +14,7 @@ from rosewood.comparison.significance import KINDS, paired_tests
 from rosewood.comparison.statistics import mcnemar
 from rosewood.errors import RunError
 from rosewood.evaluation.files import save_evaluation
-from rosewood.report.subject import Subject, Verdict, subject_of, verdict
+from rosewood.report.subject import ComparisonVerdict, Subject, subject_of, verdict
 from rosewood.results import Evaluation, LiveAttack
 
 NUMBERS = itertools.count()
@@ -24,7 +24,7 @@ NUMBERS = itertools.count()
 def said(tmp_path: Path):
     def of(
         baseline: str | None = None, keep_predictions: bool = True, keep_attacks: bool = True, **methods: list[int]
-    ) -> Verdict:
+    ) -> ComparisonVerdict:
         folders = [
             write_run(tmp_path / f"{next(NUMBERS)}", method, seed, right)
             for method, rights in methods.items()

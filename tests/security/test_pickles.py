@@ -26,7 +26,7 @@ from rosewood.recipe import load_recipe
 from rosewood.results import RunInfo
 from rosewood.training.callbacks import Interrupted, SaveAndStop
 from rosewood.training.checkpoint import CHECKSUMS, damage, seal
-from rosewood.training.checkpointed import STATE_FILE
+from rosewood.training.checkpoint_trainer import STATE_FILE
 from rosewood.training.run import Plan, resume_run, start_run
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, tiny_bert

@@ -11,7 +11,7 @@ import torch
 from transformers import TrainerCallback
 
 from rosewood.errors import RunError
-from rosewood.training import checkpointed
+from rosewood.training import checkpoint_trainer
 from rosewood.training.checkpoint import CHECKSUMS, NoGoodCheckpointError, checkpoints, damage
 from rosewood.training.trainer import RobustTrainer
 from tiny import TinyData, arguments, differing, tiny_bert, trained, weights
@@ -107,7 +107,7 @@ def test_the_older_checkpoint_goes_only_when_the_newer_is_in_place(
 ) -> None:
     """Also with save_total_limit=1; and each file is synced under its other name before it gets its own."""
     events: list[tuple[str, Any]] = []
-    fsync, rename, rotate = os.fsync, Path.rename, checkpointed.rotate_checkpoints
+    fsync, rename, rotate = os.fsync, Path.rename, checkpoint_trainer.rotate_checkpoints
 
     def recorded_fsync(handle: int) -> None:
         events.append(("sync", Path(f"/proc/self/fd/{handle}").readlink()))
@@ -124,7 +124,7 @@ def test_the_older_checkpoint_goes_only_when_the_newer_is_in_place(
 
     monkeypatch.setattr(os, "fsync", recorded_fsync)
     monkeypatch.setattr(Path, "rename", recorded_rename)
-    monkeypatch.setattr(checkpointed, "rotate_checkpoints", recorded_rotation)
+    monkeypatch.setattr(checkpoint_trainer, "rotate_checkpoints", recorded_rotation)
     run(tmp_path, save_total_limit=1)
     assert [seen for kind, seen in events if kind == "rotate"] == [
         *(["checkpoint-2"], ["checkpoint-4", "checkpoint-2"], ["checkpoint-6", "checkpoint-4"])
@@ -182,9 +182,9 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_how_to_go_on(
     if failing == "torch.save":
         monkeypatch.setattr(torch, "save", no_room)
     else:
-        store = checkpointed.save_file
+        store = checkpoint_trainer.save_file
         monkeypatch.setattr(
-            checkpointed,
+            checkpoint_trainer,
             "save_file",
             lambda tensors, path: no_room(tensors, path) if "checkpoint-4" in str(path) else store(tensors, path),
         )
@@ -204,7 +204,7 @@ def test_a_full_disk_before_the_first_checkpoint(tmp_path: Path, monkeypatch: py
     def no_room(*args: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpointed, "seal", no_room)
+    monkeypatch.setattr(checkpoint_trainer, "seal", no_room)
     with pytest.raises(RunError, match="There is no earlier checkpoint: make room and start again"):
         run(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -214,7 +214,7 @@ def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path: Path, monkeyp
     def broken(*args: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(checkpointed, "seal", broken)
+    monkeypatch.setattr(checkpoint_trainer, "seal", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         run(tmp_path)
 

@@ -208,7 +208,7 @@ def attack(
     from rosewood.attacks.runner.api import choose_attack
     from rosewood.attacks.runner.constraints import constraints_of
     from rosewood.attacks.runner.report import added_by, deviations_caption, diff, edits_caption, warning_of
-    from rosewood.comparison.attacks import attacked_grid
+    from rosewood.comparison.attack_tables import attacked_grid
     from rosewood.config.strict_yaml import parse_overrides
     from rosewood.results.grid import Folded
     from rosewood.tensors.shards import is_first

@@ -187,7 +187,7 @@ def replay_on(runs: Sequence[str], sources: Mapping[Path, str | None], tries: Tr
     `sources` are the folders, each with the run that its texts were found on, where they are not tried again.
     """
     from rosewood.attacks.runner.report import diff, load_attack
-    from rosewood.comparison.attacks import transfer_grids
+    from rosewood.comparison.attack_tables import transfer_grids
     from rosewood.results import TestFile
     from rosewood.results.grid import Folded
 

@@ -178,7 +178,7 @@ def certify(
 
     What was stopped goes on when the same command is given again, and what is finished is read from its folder.
     """
-    from rosewood.comparison.attacks import certificate_grid
+    from rosewood.comparison.attack_tables import certificate_grid
     from rosewood.data.loading import load_split
     from rosewood.defences.runner.certify import certify as certify_texts
     from rosewood.models.modes import accelerated

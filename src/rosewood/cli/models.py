@@ -185,7 +185,7 @@ def _playground(
     from accelerate import PartialState
 
     from rosewood.lab.playground.app import Playground
-    from rosewood.lab.playground.runs import AttackChoices, ServedRun, common_task, names_of, samples
+    from rosewood.lab.playground.served_runs import AttackChoices, ServedRun, common_task, names_of, samples
     from rosewood.models.open import open_run, run_info
 
     infos = {run: info for run in runs if (info := run_info(run)) is not None}

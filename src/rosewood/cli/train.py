@@ -269,7 +269,7 @@ def tune(
             trust_remote_code=trust_remote_code,
             **settings.given(),
         )
-    from rosewood.experiments.tuning.outcome import percent, trial_table, words
+    from rosewood.experiments.tuning.trials import percent, trial_table, words
 
     console.print(trial_table(outcome.trials, f"{objective} accuracy on held-out training data"))
     if outcome.best is None:

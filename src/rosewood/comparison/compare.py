@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rosewood.comparison.attacks import attacked
+from rosewood.comparison.attack_tables import attacked
 from rosewood.comparison.runs import (
     EvaluatedRun,
     by_method,

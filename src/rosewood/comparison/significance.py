@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rosewood.comparison.attacks import UNDER, Attacked, attacked, is_of_a_task
+from rosewood.comparison.attack_tables import UNDER, Attacked, attacked, is_of_a_task
 from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, UNSEEN, EvaluatedRun, Untested, shared_tasks
 from rosewood.comparison.statistics import (
     SHARE,

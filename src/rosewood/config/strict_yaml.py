@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Required, get_type_hints
 
 import yaml
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic refuses that of typing before Python 3.12
 
 from rosewood.errors import RecipeError, RosewoodError, closest
@@ -143,6 +143,14 @@ def override(plain: dict[str, Any], path: str, value: Any, defaults: Mapping[str
 
 
 LARGEST_INTEGER, LARGEST_FLOAT = 2**31 - 1, 3.4e38
+
+
+class StrictModel(BaseModel):
+    """What a file of a user holds: nothing that is not declared, and nothing that changes later."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, use_attribute_docstrings=True
+    )
 
 
 def checked_settings(component: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:

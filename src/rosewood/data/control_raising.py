@@ -22,8 +22,6 @@ Tense = Literal["present", "past"]
 
 SURFACES: tuple[Surface, ...] = ("the", "length")
 PARTS = ("train", "disambiguating-in-domain", "ambiguous", "disambiguating")
-LONG = 18
-"""Sentences of this many words or more are long; none has 16 to 19."""
 _PARADIGMS = {"train": 1000, "disambiguating-in-domain": 300, "outside": 300}
 DETERMINERS: Mapping[Number, tuple[str, ...]] = {
     "singular": ("this", "that", "every", "some", "one"),

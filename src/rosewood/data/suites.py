@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from rosewood.config import strict_yaml
 from rosewood.config.registry import files_in
+from rosewood.config.strict_yaml import StrictModel
 from rosewood.data.tasks import (
     EmbeddedSource,
     FolderSource,
@@ -26,11 +27,7 @@ INSIDE, OUTSIDE = "inside", "outside"
 _FOLDER = Path(__file__).parent / "suites"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class SuiteSet(_Strict):
+class SuiteSet(StrictModel):
     """One set: up to three sources, or a split of a task, or the reason why nobody can load it.
 
     Roles: `reference` is training text, from which word frequencies and the features of each class are taken;
@@ -77,7 +74,7 @@ class SuiteNoise(NoiseRule):
     of: str
 
 
-class Suite(_Strict):
+class Suite(StrictModel):
     """The sets that robustness is measured on, such as those of RoAST or ROSE.
 
     Example:

@@ -9,6 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from rosewood.config import strict_yaml
 from rosewood.config.registry import files_in
+from rosewood.config.strict_yaml import StrictModel
 from rosewood.data.embedded import PARTS
 from rosewood.data.files import RawTable, matching_files
 from rosewood.errors import DataError, closest
@@ -35,13 +36,7 @@ def _label_keys(values: Any) -> Any:
     return [label_key(raw) for raw in values] if isinstance(values, list) else values
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, use_attribute_docstrings=True
-    )
-
-
-class Source(_Strict):
+class Source(StrictModel):
     """What all sources share: how their columns and labels are translated into those of the task."""
 
     columns: dict[str, str] = {}
@@ -102,7 +97,7 @@ class MemorySource(Source):
     table: InstanceOf[RawTable]
 
 
-class Carve(_Strict):
+class Carve(StrictModel):
     """A fixed share of another split, without duplicates and with no text (or group) on both sides."""
 
     source: str = Field(alias="from")
@@ -112,7 +107,7 @@ class Carve(_Strict):
     """A text field whose equal values stay on one side, such as the premise."""
 
 
-class Split(_Strict):
+class Split(StrictModel):
     """One split: either up to three sources, of which one is chosen at load time, or a carve."""
 
     # Those called train, validation and test are given the role of their name.
@@ -131,7 +126,7 @@ class Split(_Strict):
         return [source for source in (self.folder, self.hub, self.embedded, self.memory) if source is not None]
 
 
-class NoiseRule(_Strict):
+class NoiseRule(StrictModel):
     """Noise of several kinds and strengths; each strength is a share of the places that a noise can touch."""
 
     kinds: list[str] = Field(min_length=1)
@@ -146,7 +141,7 @@ EVERY_NOISE = NoiseRule(
 """What own data are measured under, as the published suites are."""
 
 
-class Task(_Strict):
+class Task(StrictModel):
     """A classification task on single texts or pairs, with one label or several; the index of a label is its id.
 
     Example:

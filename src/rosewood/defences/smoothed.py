@@ -19,7 +19,7 @@ from pydantic import Field
 from scipy.special import log_softmax, logsumexp
 from torch import nn
 
-from rosewood.defences.runner.noise import DeleteNoise, MaskNoise, SubstituteNoise, TextNoise, generator
+from rosewood.defences.runner.copies import DeleteNoise, MaskNoise, SubstituteNoise, TextNoise, generator
 from rosewood.errors import RunError
 from rosewood.models.defended import Defence, Floats, Learnt, Material, Shield, scored
 from rosewood.models.modes import DropoutSetting, dropout_sites, has_dropout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +16,7 @@ from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
 from rosewood.results.grid import Grid
-from rosewood.tensors.draws import forked
+from rosewood.tensors.draws import forked, seed_from
 from rosewood.tensors.shards import rank, sum_
 from rosewood.tensors.statistics import divergence_problems
 
@@ -65,9 +64,9 @@ class InconsistencyWatch(Watch):
     def _own_draws(self, moment: Position) -> Iterator[None]:
         """Random numbers that depend on the place in training alone; those of training stay as they are."""
         device = next(self._model.parameters()).device
-        key = repr((self._seed, self.name, moment.step, moment.micro_batch, rank())).encode()
+        seed = seed_from(self._seed, self.name, moment.step, moment.micro_batch, rank())
         with forked(device):
-            torch.manual_seed(int.from_bytes(sha256(key).digest()[:8], "little") >> 1)
+            torch.manual_seed(seed >> 1)
             yield
 
 

@@ -44,12 +44,6 @@ def predicted_labels(scores: ArrayLike, members: Members) -> Ints:
     return label_of[array.argmax(axis=1)]
 
 
-def accuracy(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Share of examples whose most probable class is the label; a tie goes to the first class."""
-    chances, truth = checked(probabilities, labels)
-    return float((chances.argmax(axis=1) == truth).mean())
-
-
 def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Mean squared distance to the one-hot label, summed over classes: 0 is perfect, 2 the worst."""
     chances, truth = checked(probabilities, labels)
@@ -159,7 +153,6 @@ def held_out_ece(
     logits: ArrayLike,
     labels: ArrayLike,
     seed: int = 0,
-    temperatures: Sequence[float] = TEMPERATURES,
     members: Members | None = None,
 ) -> float:
     """Expected calibration error by RoAST's protocol, the mean over ten random folds.
@@ -171,14 +164,12 @@ def held_out_ece(
     scores, truth = _checked_logits(logits, labels, members)
     if len(truth) < FOLDS:
         raise DataError(f"the held-out calibration error needs at least {FOLDS} examples; got {len(truth)}.")
-    if not temperatures or min(temperatures) <= 0:
-        raise DataError(f"expected temperatures above 0; got {list(temperatures)}.")
     order = np.random.default_rng(seed).permutation(len(truth))
     errors = []
     for fold in np.array_split(order, FOLDS):
         rest = np.setdiff1d(order, fold)
-        best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in temperatures]))
-        errors.append(_ece_at(scores[rest], truth[rest], temperatures[best], members))
+        best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in TEMPERATURES]))
+        errors.append(_ece_at(scores[rest], truth[rest], TEMPERATURES[best], members))
     return float(np.mean(errors))
 
 

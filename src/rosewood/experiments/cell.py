@@ -186,7 +186,7 @@ def finished_otherwise(found: Sequence[CellStatus]) -> list[Path]:
     return [folder for folder in alike if folder not in ours and _loaded(folder) is not None]
 
 
-def doing(found: CellStatus) -> str:
+def status_line(found: CellStatus) -> str:
     """What a worker does with a cell at the moment, and how much of it is done."""
     run = found.folder / RUN
     if (run / "evaluation.json").exists():
@@ -272,7 +272,7 @@ class LiveTable:
         for place in shown:
             found, state = statuses[place], states[place]
             cell, name = found.cell, found.folder.name
-            what = doing(found) if state == "running" else state
+            what = status_line(found) if state == "running" else state
             since = self._running.get(name)
             seconds = time.monotonic() - since if since is not None else self._seconds.get(name)
             spent = "" if seconds is None else duration(seconds)

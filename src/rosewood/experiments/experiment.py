@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema
 from rosewood.attacks.runner.protocols import load_protocol
 from rosewood.config import strict_yaml
 from rosewood.config.settings import AttackSettings, Lora, SharedRunSettings, problem_of
+from rosewood.config.strict_yaml import StrictModel
 from rosewood.errors import ExperimentError, closest
 
 Positive = Annotated[int, Field(gt=0)]
@@ -37,13 +38,7 @@ class _Named(NamedTuple):
         return given.__get_pydantic_core_schema__(kind, handler)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, use_attribute_docstrings=True
-    )
-
-
-class RecipeChoice(_Strict):
+class RecipeChoice(StrictModel):
     """A recipe by name, NAME:VARIANT or file, with settings changed as by `--set`, and what the tables call it."""
 
     recipe: str
@@ -58,7 +53,7 @@ class RecipeChoice(_Strict):
         return self.label or self.recipe
 
 
-class EvaluationChoice(_Strict):
+class EvaluationChoice(StrictModel):
     """What a trained model is measured on: a suite, or the evaluation sets of its task (or some of them)."""
 
     suite: str | None = None
@@ -74,7 +69,7 @@ class EvaluationChoice(_Strict):
     """How often two dropout passes of a step disagree is recorded, and shown for so many first steps."""
 
 
-class AttackChoice(_Strict, AttackSettings):
+class AttackChoice(StrictModel, AttackSettings):
     """An attack on every trained model, on the same examples of the task's test (or else validation) split."""
 
     attack: str = ""
@@ -127,7 +122,7 @@ class AttackChoice(_Strict, AttackSettings):
         return self
 
 
-class RunChoice(_Strict, SharedRunSettings):
+class RunChoice(StrictModel, SharedRunSettings):
     """Settings of a run; those of a task win over those of the experiment. An empty one (null) is not given."""
 
     training: dict[str, Any] = {}

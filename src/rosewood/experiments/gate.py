@@ -65,7 +65,7 @@ class Requirement:
         return f"{self.figure} {self.sign} {self.bound:g}"
 
 
-class Figure(NamedTuple):
+class GateFigure(NamedTuple):
     """A measured figure: what it is, its value, its 95 % interval if it has one, and why it does not count, if so."""
 
     what: str
@@ -79,7 +79,7 @@ class Checked:
     """A requirement, the figure that was measured, and whether it is met."""
 
     requirement: Requirement
-    figure: Figure | None
+    figure: GateFigure | None
     reason: str
 
     @property
@@ -140,7 +140,7 @@ class Gate:
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _ends(figure: Figure | None) -> str:
+def _ends(figure: GateFigure | None) -> str:
     return "–" if figure is None or figure.interval is None else "{:.3f} to {:.3f}".format(*figure.interval)
 
 
@@ -194,7 +194,7 @@ def _check(requirement: Requirement, run: EvaluatedRun, guessing: str) -> Checke
     return Checked(requirement, figure, "" if reached else what)
 
 
-def _figure(name: str, run: EvaluatedRun) -> Figure | None:
+def _figure(name: str, run: EvaluatedRun) -> GateFigure | None:
     """The figure of that name; `set:` and `attack:` tell a set from an attack of the same name."""
     kind, _, rest = name.partition(":")
     if kind in ("set", "attack"):
@@ -205,37 +205,37 @@ def _figure(name: str, run: EvaluatedRun) -> Figure | None:
     return _of_all(name, run) or of_set or of_attack
 
 
-def _of_all(name: str, run: EvaluatedRun) -> Figure | None:
+def _of_all(name: str, run: EvaluatedRun) -> GateFigure | None:
     """A figure over several sets."""
     evaluation = run.evaluation
     clean = [each for each in evaluation.sets if each.role == "clean"]
     if name in ROLES:
         means = [each for each in evaluation.means if each.name == name]
-        return Figure(f"mean accuracy, {name} sets", means[0].value, means[0].interval) if means else None
+        return GateFigure(f"mean accuracy, {name} sets", means[0].value, means[0].interval) if means else None
     if name == "ece" and clean:
         return _calibration(run, clean)
     if name == "macro_f1":
         scores = [each.macro_f1 for each in clean if each.macro_f1 is not None]
-        return Figure("macro F1, clean sets", float(np.mean(scores)), None) if scores else None
+        return GateFigure("macro F1, clean sets", float(np.mean(scores)), None) if scores else None
     if name == "worst_group":
         groups = [each.worst for each in clean if each.worst is not None]
-        found = (Figure(f"accuracy on {each.kind} {each.group}", each.accuracy, each.interval) for each in groups)
+        found = (GateFigure(f"accuracy on {each.kind} {each.group}", each.accuracy, each.interval) for each in groups)
         return min(found, default=None, key=_lower_end)
     return None
 
 
-def _of_set(name: str, run: EvaluatedRun) -> Figure | None:
+def _of_set(name: str, run: EvaluatedRun) -> GateFigure | None:
     sets = [each for each in run.evaluation.sets if each.name == name]
-    return Figure(f"accuracy on {name}", sets[0].accuracy, sets[0].interval) if sets else None
+    return GateFigure(f"accuracy on {name}", sets[0].accuracy, sets[0].interval) if sets else None
 
 
-def _of_attack(name: str, run: EvaluatedRun) -> Figure | None:
+def _of_attack(name: str, run: EvaluatedRun) -> GateFigure | None:
     """Robust accuracy; of several attacks of that name the lowest."""
     found = [_under_attack(name, summary) for names, summary in _attacks(run) if name in names]
     return min(found, default=None, key=_lower_end)
 
 
-def _lower_end(figure: Figure) -> float:
+def _lower_end(figure: GateFigure) -> float:
     return figure.value if figure.interval is None else figure.interval[0]
 
 
@@ -247,30 +247,30 @@ def _attacks(run: EvaluatedRun) -> Iterator[tuple[set[str], AttackSummary]]:
         yield {attack, *(f"{attack}:{value}" for value in settings.values() if isinstance(value, str))}, summary
 
 
-def _under_attack(name: str, summary: AttackSummary) -> Figure:
+def _under_attack(name: str, summary: AttackSummary) -> GateFigure:
     invalid = ""
     if not summary.attacked:
         invalid = "too few words could be changed: the examples count as not attacked"
     elif guesses_before(summary):
         invalid = "the model is at guessing on the attacked examples"
     what = f"robust accuracy under {name}, {summary.examples} examples"
-    return Figure(what, summary.robust_accuracy, summary.robust_interval, invalid)
+    return GateFigure(what, summary.robust_accuracy, summary.robust_interval, invalid)
 
 
-def _calibration(run: EvaluatedRun, clean: Sequence[SetResult]) -> Figure:
+def _calibration(run: EvaluatedRun, clean: Sequence[SetResult]) -> GateFigure:
     """The mean calibration error of the clean sets; its interval is a bootstrap over the kept predictions."""
     value, what = float(np.mean([each.ece for each in clean])), "calibration error, clean sets"
     if not run.predictions.exists():
-        return Figure(what, value, None)
+        return GateFigure(what, value, None)
     resampled = []
     for each in clean:
         confidence, right = _predictions(run.predictions, each.name)
         own, errors = _resampled_errors(confidence, right)
         if abs(own - each.ece) > 1e-4:  # other predictions, or labels that merge several of the model's
-            return Figure(what, value, None)
+            return GateFigure(what, value, None)
         resampled.append(errors)
     low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
-    return Figure(what, value, (float(min(low, value)), float(max(high, value))))
+    return GateFigure(what, value, (float(min(low, value)), float(max(high, value))))
 
 
 def _predictions(path: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

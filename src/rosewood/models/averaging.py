@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
@@ -18,6 +17,7 @@ from transformers import AutoModel
 from rosewood.errors import RunError
 from rosewood.models.names import quiet_loading, resolve_model
 from rosewood.results import Average, AveragedRun, RunInfo
+from rosewood.results.files import new_folder
 from rosewood.results.run import typed_command
 
 
@@ -224,21 +224,14 @@ def _describe(first: RunInfo, seconds: float) -> RunInfo:
 def _write(
     first: WeightSource, output: Path, tensors: dict[str, Tensor], made_of: Average, info: RunInfo | None
 ) -> None:
-    """Build the directory beside its place and move it there, so that there never is half of one."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=output.parent, prefix=".average-") as temporary:
-            folder = Path(temporary) / "run"
-            model = folder / first.model.relative_to(first.folder)
-            model.mkdir(parents=True)
-            for file in first.model.iterdir():
-                if file.suffix in (".json", ".txt", ".model", ".jinja") and not file.name.endswith(".index.json"):
-                    shutil.copy(file, model)
-            save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
-            made_of.save(folder / "average.json")
-            if info is not None:
-                shutil.copy(first.folder / "task.yaml", folder)
-                info.save(folder / "run.json")
-            folder.rename(output)
-    except OSError as error:
-        raise RunError(f"cannot write {output}: {error}. Check the folder and the space left.") from error
+    with new_folder(output) as folder:
+        model = folder / first.model.relative_to(first.folder)
+        model.mkdir(parents=True, exist_ok=True)
+        for file in first.model.iterdir():
+            if file.suffix in (".json", ".txt", ".model", ".jinja") and not file.name.endswith(".index.json"):
+                shutil.copy(file, model)
+        save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+        made_of.save(folder / "average.json")
+        if info is not None:
+            shutil.copy(first.folder / "task.yaml", folder)
+            info.save(folder / "run.json")

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -38,7 +37,7 @@ from rosewood.protocol import Component
 from rosewood.recipe import build_component, plain_settings
 from rosewood.results.attack import SavedDefence
 from rosewood.results.run import typed_command
-from rosewood.tensors.draws import forked
+from rosewood.tensors.draws import forked, seed_from
 
 FILE = "defence.json"
 SUSPICIOUS = "suspicious"
@@ -120,7 +119,7 @@ class Defence(Component):
     def redrawn(self, seed: int, draw: int) -> Self:
         """The same defence with other random numbers; itself, if it draws none, that is, has no setting `seed`."""
         own = self.settings().get("seed")
-        other = int.from_bytes(sha256(repr((own, seed, draw)).encode()).digest()[:4], "little") >> 1
+        other = seed_from(own, seed, draw, size=4) >> 1
         return self if own is None else replace(self, seed=other)  # type: ignore[type-var]
 
 
@@ -372,9 +371,8 @@ class Drawn:
     @contextmanager
     def seeds(self, text: Row) -> Iterator[None]:
         """Inside, torch draws the random numbers of this text."""
-        digest = sha256(repr((self.seed, self.first, *text)).encode()).digest()
         with forked(self.scorer.model.device):
-            torch.manual_seed(int.from_bytes(digest[:7], "little"))
+            torch.manual_seed(seed_from(self.seed, self.first, *text, size=7))
             yield
 
 

@@ -26,7 +26,7 @@ class Masking(WordChange):
     """
 
     may_be_unknown = True  # a tokenizer without a mask token writes the unknown one
-    pattern = r"\S+"  # what is between spaces, as in `rosewood.defences.runner.noise`
+    pattern = r"\S+"  # what is between spaces, as in `rosewood.defences.runner.copies`
 
     share: Share = 0.3
 

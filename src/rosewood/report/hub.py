@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rosewood.comparison.attacks import attacked
+from rosewood.comparison.attack_tables import attacked
 from rosewood.comparison.runs import load_runs
 from rosewood.comparison.table import half_width, percent
 from rosewood.data.tasks import Task, load_task

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from rosewood.report.figures.style import Mark
 from rosewood.report.sections import Section, sections
-from rosewood.report.subject import Subject, Verdict, verdict
+from rosewood.report.subject import ComparisonVerdict, Subject, verdict
 from rosewood.results import now, write
 
 
@@ -26,7 +26,7 @@ class Chapter:
 
     id: str
     title: str
-    verdict: Verdict
+    verdict: ComparisonVerdict
     facts: str
     marks: dict[str, Mark]
     sections: dict[str, Section]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from rosewood.comparison.attacks import UNDER, attacked
+from rosewood.comparison.attack_tables import UNDER, attacked
 from rosewood.comparison.compare import Published, check_baseline, judged_over_seeds, one_line
 from rosewood.comparison.runs import EvaluatedRun, by_method, untested_note
 from rosewood.comparison.significance import (
@@ -203,7 +203,7 @@ _KINDS: dict[Role, str] = {"clean": "clean", "shift": "shifted", "adversarial": 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ComparisonVerdict:
     """What the tests say, and what a reader must know beside it."""
 
     shown: str
@@ -217,9 +217,9 @@ class Verdict:
         return f"{self.shown} {self.untested}".strip()
 
 
-def verdict(subject: Subject) -> Verdict:
+def verdict(subject: Subject) -> ComparisonVerdict:
     """What the comparison shows, by its tests and no further."""
-    return Verdict(*_by_tests(subject), list(_remarks(subject)))
+    return ComparisonVerdict(*_by_tests(subject), list(_remarks(subject)))
 
 
 def _by_tests(subject: Subject) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from rosewood.results.evaluation import (
     SetResult,
 )
 from rosewood.results.experiment import (
+    CandidateFigures,
     CellResult,
     CellState,
     Change,
@@ -35,7 +36,6 @@ from rosewood.results.experiment import (
     Decision,
     Hardening,
     MatchedMoment,
-    Measured,
     Moment,
     Schedule,
 )

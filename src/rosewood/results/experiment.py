@@ -99,7 +99,7 @@ Seconds = Annotated[float, Field(ge=0)]
 Interval = tuple[Share, Share]
 
 
-class Measured(ResultFile):
+class CandidateFigures(ResultFile):
     """A candidate on held-out rows, after one stage of the race."""
 
     candidate: str
@@ -188,7 +188,7 @@ class Hardening(ResultFile):
     planned_at: Seconds = 0.0  # what was spent before the race
     shield: str | None = None  # the defence around all candidates of the race, "" for none; until it is chosen None
     decisions: list[Decision] = []
-    tried: list[Measured] = []  # each candidate as it was measured last, the start first
+    tried: list[CandidateFigures] = []  # each candidate as it was measured last, the start first
     winner: str | None = None  # on held-out rows
     test_rows: Count | None = None  # that are attacked
     changes: list[Change] = []  # on test rows
@@ -196,11 +196,11 @@ class Hardening(ResultFile):
     sentence: str = ""
     reproduce: str = ""  # the command that trains the winner again
 
-    def last(self, candidate: str) -> Measured:
+    def last(self, candidate: str) -> CandidateFigures:
         """How a candidate was measured last."""
         return next(each for each in self.tried if each.candidate == candidate)
 
-    def with_measured(self, found: Measured) -> dict[str, Any]:
+    def with_measured(self, found: CandidateFigures) -> dict[str, Any]:
         """The update that puts a new measurement in the place of the candidate's last one."""
         names = [each.candidate for each in self.tried]
         if found.candidate not in names:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
 from platform import python_version
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -94,6 +95,20 @@ def staged(place: Path) -> Iterator[Path]:
         sync(place.parent)
     finally:
         shutil.rmtree(new.parent, ignore_errors=True)
+
+
+@contextmanager
+def new_folder(place: Path) -> Iterator[Path]:
+    """A folder to fill, made beside its place and moved there, so that there never is half of one."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=place.parent, prefix=".new-") as temporary:
+            folder = Path(temporary) / "folder"
+            folder.mkdir()
+            yield folder
+            folder.rename(place)
+    except OSError as error:
+        raise RunError(f"cannot write {place}: {error}. Check the folder and the space left.") from error
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -70,7 +70,6 @@ def assembled(
     data: dict[str, Dataset],
     words: WordChanges | None,
     output: Path,
-    minutes: float,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> RobustTrainer:
     _check_labels(plan)
@@ -128,7 +127,7 @@ def assembled(
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=_subset_accuracy if plan.task.multi_label else _accuracy,
         callbacks=[
-            SaveAndStop(minutes),
+            SaveAndStop(),
             *choosing,
             *callbacks,
             *reporters(plan.report_to, output),

@@ -82,14 +82,13 @@ def check_run(plan: Plan) -> None:
     plan = settled(plan).plan
     words = WordChanges.of(plan.recipe, plan.select_by, plan.data_dir)
     with TemporaryDirectory() as folder:
-        assembled(plan, _load_data(plan), words, Path(folder), minutes=5.0)
+        assembled(plan, _load_data(plan), words, Path(folder))
 
 
 def start_run(
     plan: Plan,
     output: Path,
     overwrite: bool = False,
-    minutes_per_checkpoint: float = 5.0,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> RunInfo:
     """Train from the beginning; `overwrite` replaces an existing run, once all settings are good."""
@@ -97,18 +96,16 @@ def start_run(
         _check_room(output, overwrite)
     plan = settled(plan).plan
     with _alone(output):
-        return _start(plan, output, overwrite, minutes_per_checkpoint, callbacks)
+        return _start(plan, output, overwrite, callbacks)
 
 
-def _start(
-    plan: Plan, output: Path, overwrite: bool, minutes_per_checkpoint: float, callbacks: Sequence[TrainerCallback]
-) -> RunInfo:
+def _start(plan: Plan, output: Path, overwrite: bool, callbacks: Sequence[TrainerCallback]) -> RunInfo:
     if is_first():
         _check_room(output, overwrite)  # somebody may have been here before we had it to ourselves
     data, words = _load_data(plan), WordChanges.of(plan.recipe, plan.select_by, plan.data_dir)
     had_checkpoints = (output / "checkpoints").exists()
     try:
-        trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
+        trainer = assembled(plan, data, words, output, callbacks)
     except BaseException:
         if not had_checkpoints and is_first():  # the trainer makes the folder; an older run may need what is in it
             shutil.rmtree(output / "checkpoints", ignore_errors=True)
@@ -129,7 +126,6 @@ def _start(
 
 def resume_run(
     output: Path,
-    minutes_per_checkpoint: float = 5.0,
     trust_remote_code: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     data_dir: str | None = None,
@@ -140,12 +136,11 @@ def resume_run(
     """
     RunInfo.load(output / "run.json")  # before a folder is made that is none
     with _alone(output):
-        return _resume(output, minutes_per_checkpoint, trust_remote_code, callbacks, data_dir)
+        return _resume(output, trust_remote_code, callbacks, data_dir)
 
 
 def _resume(
     output: Path,
-    minutes_per_checkpoint: float,
     trust_remote_code: str | None,
     callbacks: Sequence[TrainerCallback],
     data_dir: str | None,
@@ -166,7 +161,7 @@ def _resume(
         **dict(info.only(RunSettings)) | {"pretrained": info.pretrained or info.model},
     )
     data, words = _same_data(plan, info, output)
-    trainer = assembled(plan, data, words, output, minutes_per_checkpoint, callbacks)
+    trainer = assembled(plan, data, words, output, callbacks)
     return _train(trainer, info, output, resume=True)
 
 

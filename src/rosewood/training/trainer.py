@@ -1,4 +1,7 @@
-"""RobustTrainer: the Hugging Face Trainer, running any recipe. Only this file and checkpointed.py know the Trainer."""
+"""RobustTrainer: the Hugging Face Trainer, running any recipe.
+
+Only this file and checkpoint_trainer.py know the Trainer.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from rosewood.recipe import Recipe, load_recipe
 from rosewood.results.run import History
 from rosewood.tensors.shards import average_, whole
 from rosewood.training.callbacks import SkippedSteps, all_finite, first_not_finite
-from rosewood.training.checkpointed import CheckpointedTrainer
+from rosewood.training.checkpoint_trainer import CheckpointedTrainer
 from rosewood.training.checks import (
     check_class_weights,
     check_columns,

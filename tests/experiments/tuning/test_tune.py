@@ -21,9 +21,9 @@ from rich.console import Console
 from rosewood.errors import DataError, ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.tuning import study as studies
 from rosewood.experiments.tuning import tune as tuning
-from rosewood.experiments.tuning.outcome import Tried, best_of, tried
 from rosewood.experiments.tuning.search import Range, TuningGoal
 from rosewood.experiments.tuning.study import Trials
+from rosewood.experiments.tuning.trials import Tried, best_of, tried
 from rosewood.recipe import load_recipe
 from rosewood.training import assembly, callbacks
 from rosewood.training.callbacks import TrainingProgress
@@ -218,7 +218,7 @@ def test_a_trial_whose_workers_die_is_given_up_and_said_to_be() -> None:
         trial = study.ask()
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         assert studies.ended(study) == [] or life == 2
-        studies.begin_again(study, study.trials[trial.number])
+        studies.retry_trial(study, study.trials[trial.number])
     assert not study.get_trials(states=[optuna.trial.TrialState.WAITING])
     (found,) = tried(study)
     assert (found.number, found.state, found.error) == (1, "failed", "its worker died 3 times")

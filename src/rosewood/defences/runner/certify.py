@@ -18,7 +18,7 @@ from scipy.stats import beta
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.defences.runner.noise import TextNoise, generator, words_of
+from rosewood.defences.runner.copies import TextNoise, generator, words_of
 from rosewood.defences.smoothed import USUAL, Smoothed
 from rosewood.errors import RunError
 from rosewood.models.defended import Defended, Material, scored

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, get_args, get_type_hints
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,6 +20,7 @@ from rosewood.models.open import open_run
 from rosewood.models.scoring import Row, Scorer, label_columns, text_length
 from rosewood.recipe import build_component
 from rosewood.results import RunInfo
+from rosewood.results.files import new_folder
 from rosewood.words.lexicon import Lexicon
 
 TRAIN_EXAMPLES = 5000
@@ -180,17 +180,9 @@ def _training_texts(
 
 
 def _write(wrapped: Defended, source: Path, target: Path, info: RunInfo | None) -> None:
-    """Build the directory beside its place and move it there, so that there never is half of one."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=target.parent, prefix=".wrap-") as temporary:
-            folder = Path(temporary) / "run"
-            folder.mkdir()
-            wrapped.save_pretrained(folder / "model" if info else folder)
-            if info is not None:
-                shutil.copy(source / "task.yaml", folder)
-                named = f"{info.recipe}+{title_of(wrapped.defence)}"
-                info.model_copy(update={"recipe": named}).save(folder / "run.json")
-            folder.rename(target)
-    except OSError as error:
-        raise RunError(f"cannot write {target}: {error}. Check the folder and the space left.") from error
+    with new_folder(target) as folder:
+        wrapped.save_pretrained(folder / "model" if info else folder)
+        if info is not None:
+            shutil.copy(source / "task.yaml", folder)
+            named = f"{info.recipe}+{title_of(wrapped.defence)}"
+            info.model_copy(update={"recipe": named}).save(folder / "run.json")

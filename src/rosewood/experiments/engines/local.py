@@ -135,11 +135,11 @@ class LocalEngine:
             finally:
                 stop([worker for _, worker in running.values()], check)
 
-    def environment(self, place: int, devices: Sequence[str] | None = None) -> dict[str, str]:
+    def environment(self, place: int) -> dict[str, str]:
         """Variables for the process in a place; they must be set before it imports torch."""
         threads = os.environ.get("OMP_NUM_THREADS") or max(1, cores() // self.jobs)
         found = with_threads(dict(os.environ), threads)
-        devices = _devices() if devices is None else devices
+        devices = _devices()
         return found | ({"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {})
 
 

@@ -27,11 +27,11 @@ from rosewood.attacks.runner.report import diff
 from rosewood.comparison.runs import load_runs
 from rosewood.config.settings import RunSettings
 from rosewood.experiments.cell import duration
+from rosewood.experiments.harden.before_and_after import AFTER, BEFORE, TEST, saved_examples
 from rosewood.experiments.harden.candidates import START, behind
 from rosewood.experiments.harden.race import Race
 from rosewood.experiments.harden.schedule import Stopwatch
 from rosewood.experiments.harden.stage import FOLDER, TASK, Work, weights_of, whole_task
-from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, saved_examples
 from rosewood.report import sections
 from rosewood.report.figures.lab import hardening
 from rosewood.report.figures.style import save
@@ -39,7 +39,7 @@ from rosewood.report.hub import model_card
 from rosewood.report.page import write_report
 from rosewood.report.sections import Chart, Charts, Listing, Section
 from rosewood.report.subject import subject_of
-from rosewood.results import Change, Hardening, Measured, RunInfo, write
+from rosewood.results import CandidateFigures, Change, Hardening, RunInfo, write
 from rosewood.results.files import staged
 from rosewood.results.grid import Folded, Grid, to_markdown
 from rosewood.tensors.statistics import wilson_interval
@@ -103,14 +103,14 @@ def tried_table(state: Hardening) -> Table:
     return table
 
 
-def stage_of(found: Measured) -> str:
+def stage_of(found: CandidateFigures) -> str:
     """How far a candidate has come."""
     if found.candidate == START:
         return "as it is"
     return f"{found.steps} steps" if found.steps else "no training"
 
 
-def _figures(found: Measured) -> tuple[str, str, str]:
+def _figures(found: CandidateFigures) -> tuple[str, str, str]:
     return _accuracy(found.right), _accuracy(found.robust), f"{found.cost:g}"
 
 

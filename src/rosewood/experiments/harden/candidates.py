@@ -59,7 +59,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class WeightMixture:
     """The mean of the weights of some models, in these shares."""
 
     of: tuple[tuple[str, float], ...]
@@ -73,7 +73,7 @@ class Mixture:
 class Untrained:
     """What is made without training: a mixture, or a model that is there (the start, a finalist), and a defence."""
 
-    inside: Mixture | str
+    inside: WeightMixture | str
     defence: str = ""
 
     @property
@@ -144,8 +144,8 @@ def untrained(finalists: Sequence[Trained], around: Sequence[str], shield: str =
     the checkpoint.
     """
     mixing = [each.name for each in finalists if each.origin == "checkpoint"]
-    mixtures = [Mixture(((name, share), (START, 1 - share))) for name in mixing for share in ALPHAS]
-    soups = [Mixture(tuple((name, 1 / len(mixing)) for name in mixing))] if len(mixing) > 1 else []
+    mixtures = [WeightMixture(((name, share), (START, 1 - share))) for name in mixing for share in ALPHAS]
+    soups = [WeightMixture(tuple((name, 1 / len(mixing)) for name in mixing))] if len(mixing) > 1 else []
     best, rest = mixtures[: len(ALPHAS)], mixtures[len(ALPHAS) :]
     others = [defence for defence in (*around, "") if defence != shield]
     return [

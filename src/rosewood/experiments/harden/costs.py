@@ -14,7 +14,7 @@ from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError, RosewoodError
 from rosewood.experiments.harden.candidates import Trained
 from rosewood.experiments.harden.race import Race, bars_on_terminals_only
-from rosewood.experiments.harden.stage import choosing_task, right_on, shielded, withstood
+from rosewood.experiments.harden.stage import choosing_task, correct_rows, robust_rows, shielded
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_classifier
 from rosewood.results import Costs
@@ -32,8 +32,8 @@ def measured_costs(race: Race) -> Costs:
     begin = time.monotonic() - began
     rows = load_split(task, "test", size=TIMED_ROWS, seed=race.base.seed)
     few = rows.select(range(min(TIMED_ATTACKS, len(rows))))
-    right_on(opened, tokenizer, few, task, race.base.max_length)  # what comes first takes longer
-    clean = _timed(lambda: right_on(opened, tokenizer, rows, task, race.base.max_length))
+    correct_rows(opened, tokenizer, few, task, race.base.max_length)  # what comes first takes longer
+    clean = _timed(lambda: correct_rows(opened, tokenizer, rows, task, race.base.max_length))
     attack = max(_attack_seconds(race, opened, tokenizer, few, defence) for defence in ("", *race.around))
     steps = {}
     for each in race.entrants:
@@ -62,8 +62,8 @@ def _attack_seconds(
             work = race.base.model_copy(update={"defence": defence})
             model, tokenizer = load_classifier(str(shielded(work, Path(work.model), Path(folder) / "wrapped")))
             model = accelerated(model)
-        withstood(model, tokenizer, rows.select([0]), task, race.base, Path(folder) / "first")
-        return _timed(lambda: withstood(model, tokenizer, rows, task, race.base, Path(folder) / "timed"))
+        robust_rows(model, tokenizer, rows.select([0]), task, race.base, Path(folder) / "first")
+        return _timed(lambda: robust_rows(model, tokenizer, rows, task, race.base, Path(folder) / "timed"))
 
 
 def _plan_of(race: Race, each: Trained) -> Plan:

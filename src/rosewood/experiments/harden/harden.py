@@ -18,6 +18,7 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.experiments.engines.local import CellEngine
+from rosewood.experiments.harden.before_and_after import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
 from rosewood.experiments.harden.board import Board, export
 from rosewood.experiments.harden.candidates import START, entrants, threat_names, untrained, wrappers
 from rosewood.experiments.harden.costs import measured_costs
@@ -35,7 +36,6 @@ from rosewood.experiments.harden.stage import (
     training_task,
     weights_of,
 )
-from rosewood.experiments.harden.verdict import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
 from rosewood.models.modes import accelerated, has_bfloat16
 from rosewood.models.names import folder_fingerprint
 from rosewood.models.open import load_classifier, outline_of
@@ -378,10 +378,10 @@ def _plan(race: Race) -> None:
         len(race.around),
         len(untrained(race.entrants[:2], race.around)),
     )
-    race.update(_told(schedule, race), costs=costs, schedule=schedule, planned_at=spent)
+    race.update(_plan_in_words(schedule, race), costs=costs, schedule=schedule, planned_at=spent)
 
 
-def _told(schedule: Schedule, race: Race) -> str:
+def _plan_in_words(schedule: Schedule, race: Race) -> str:
     """The plan in words, with those that there is no time for."""
     keep = schedule.keep
     found = f"planned: {', then '.join(map(str, keep))} candidate{'' if keep[-1] == 1 else 's'}"

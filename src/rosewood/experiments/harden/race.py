@@ -39,7 +39,7 @@ from rosewood.experiments.harden.stage import (
     shielded,
     work_on_candidate,
 )
-from rosewood.results import Decision, Hardening, Measured, Schedule
+from rosewood.results import CandidateFigures, Decision, Hardening, Schedule
 from rosewood.results.evaluation import majority_share
 from rosewood.results.files import write_whole
 from rosewood.training.callbacks import Interrupted
@@ -158,10 +158,10 @@ class Race:
                 self.news(self.state, f"{work.candidate}: {what}{until}")
             else:
                 self._check(event, stage)
-                found = Measured.load(result_file(event.folder, stage))
+                found = CandidateFigures.load(result_file(event.folder, stage))
                 self.update(self._said(found), **self.state.with_measured(found))
         for folder in by_folder:  # in one order, whichever ended first, and whoever has measured it
-            found = Measured.load(result_file(folder, stage))
+            found = CandidateFigures.load(result_file(folder, stage))
             self.state = self.state.model_copy(update=self.state.with_measured(found))
         assert self.state.schedule is not None
         racing = [behind(self.shield, name) for name in self.state.schedule.entrants]
@@ -179,7 +179,7 @@ class Race:
         why = error.read_text(encoding="utf-8").strip() if error.exists() else "it was stopped"
         raise ExperimentError(f"{event.folder.name} could not be finished: {why}\nGive the same command to try again.")
 
-    def _said(self, found: Measured) -> str:
+    def _said(self, found: CandidateFigures) -> str:
         trained = f" after {found.steps} steps" if found.steps else ""
         return (
             f"{found.candidate}{trained}: clean {found.clean_accuracy:.1%}, robust {found.robust_accuracy:.1%} of "
@@ -282,7 +282,7 @@ class Race:
         allowed = [each for each in self.state.tried if self.allowed(each)]
         return max(allowed, key=lambda each: each.robust_accuracy).candidate  # of equal ones the first, so the start
 
-    def allowed(self, found: Measured) -> bool:
+    def allowed(self, found: CandidateFigures) -> bool:
         """Whether a candidate is as accurate without attacks, and as cheap, as was asked for."""
         lost = self.state.last(START).clean_accuracy - found.clean_accuracy
         return lost <= self.state.max_clean_loss / 100 + 1e-9 and found.cost <= self.state.max_cost

@@ -38,7 +38,7 @@ from rosewood.models.modes import accelerated, evaluating
 from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Scorer, label_columns
 from rosewood.recipe import build_recipe
-from rosewood.results import Measured, write
+from rosewood.results import CandidateFigures, write
 from rosewood.training.callbacks import Interrupted
 from rosewood.training.checkpoint import PREFIX, damage
 from rosewood.training.run import Plan, finish_run
@@ -215,12 +215,12 @@ def result_file(folder: Path, stage: int) -> Path:
     return folder / f"stage-{stage}.json"
 
 
-def work_on_candidate(folder: Path) -> Measured:
+def work_on_candidate(folder: Path) -> CandidateFigures:
     """Do what `work.json` in a candidate's folder asks for, or what is left of it."""
     work = Work.model_validate_json((folder / WORK).read_text(encoding="utf-8"))
     file = result_file(folder, work.stage)
     if file.exists():
-        return Measured.load(file)
+        return CandidateFigures.load(file)
     with TemporaryDirectory() as scratch:
         place = made(work, folder)
         if work.defence:
@@ -286,22 +286,22 @@ def train_until(plan: Plan, run: Path, step: int) -> Path:
     return checkpoint
 
 
-def measured(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, work: Work, folder: Path) -> Measured:
+def measured(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, work: Work, folder: Path) -> CandidateFigures:
     """How right a model is on held-out rows, and on how many of them under every threat."""
     task = choosing_task(Path(work.output))
     rows = load_split(task, "test", size=work.clean_rows, seed=work.seed)
     attacked = load_split(task, "test", size=work.attacked_rows, seed=work.seed)
-    return Measured(
+    return CandidateFigures(
         candidate=work.candidate,
         stage=work.stage,
         steps=work.until,
-        right=right_on(model, tokenizer, rows, task, work.max_length),
-        robust=withstood(model, tokenizer, attacked, task, work, folder),
+        right=correct_rows(model, tokenizer, rows, task, work.max_length),
+        robust=robust_rows(model, tokenizer, attacked, task, work, folder),
         cost=forwards_of(model),
     )
 
 
-def right_on(
+def correct_rows(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, task: Task, max_length: int
 ) -> list[bool]:
     """Which rows a model has right."""
@@ -316,7 +316,7 @@ def right_on(
     return found
 
 
-def withstood(
+def robust_rows(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, task: Task, work: Work, folder: Path
 ) -> list[bool]:
     """Which rows a model has right under every threat; later threats see only what earlier ones have left."""

@@ -95,7 +95,7 @@ def _opened(url: URL) -> RDBStorage:
                 engine_kwargs={"connect_args": patience},
                 heartbeat_interval=HEARTBEAT,
                 grace_period=GRACE,
-                heartbeat_stale_trial_callback=begin_again,
+                heartbeat_stale_trial_callback=retry_trial,
             )
         except (SQLAlchemyError, ImportError, TypeError) as error:
             raced = isinstance(error, SQLAlchemyError) and "exists" in str(error)
@@ -111,14 +111,14 @@ def _unreachable(url: URL, error: Exception) -> ExperimentError:
     return ExperimentError(f"the storage {hidden(str(url))} cannot be used: {shown.splitlines()[0]}")
 
 
-def begin_again(study: optuna.Study, trial: FrozenTrial) -> None:
+def retry_trial(study: optuna.Study, trial: FrozenTrial) -> None:
     """Have the settings of a trial whose worker died tried again, a few times."""
     kills = trial.user_attrs.get(KILLED, 0) + 1
     if kills <= KILLS:
         study.enqueue_trial(trial.params, user_attrs={CONTINUES: trial.number, KILLED: kills})
 
 
-def put_back(study: optuna.Study, trial: optuna.Trial) -> None:
+def requeue(study: optuna.Study, trial: optuna.Trial) -> None:
     """Have an interrupted trial gone on with first."""
     kept = {key: value for key, value in trial.user_attrs.items() if key == KILLED}
     study.enqueue_trial(trial.params, user_attrs={CONTINUES: trial.number, **kept})
@@ -143,7 +143,7 @@ def error_of(trial: FrozenTrial) -> str:
     return str(trial.user_attrs.get(ERROR, f"its worker died {KILLS + 1} times" if given_up else ""))
 
 
-def under_way(study: optuna.Study) -> list[FrozenTrial]:
+def running_trials(study: optuna.Study) -> list[FrozenTrial]:
     """Trials that somebody works on, or did a moment ago."""
     return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
 
@@ -204,7 +204,7 @@ class Trials:
             with held(folder, patience=math.inf):  # another worker may be at the same settings
                 return self._trained(trial, settings, folder)
         except (Interrupted, KeyboardInterrupt):
-            put_back(trial.study, trial)
+            requeue(trial.study, trial)
             raise KeyboardInterrupt from None
         except optuna.TrialPruned:
             raise

@@ -18,8 +18,8 @@ from rosewood.config.settings import RunSettings
 from rosewood.data.loading import source_identity
 from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
-from rosewood.experiments.tuning.outcome import TASK, TrialBoard, Tuning, save_outcome
 from rosewood.experiments.tuning.search import Space, TuningGoal, held_out, space_of
+from rosewood.experiments.tuning.trials import TASK, TrialBoard, Tuning, save_outcome
 from rosewood.models.names import folder_fingerprint
 from rosewood.recipe import Recipe, deciding, load_recipe
 from rosewood.results import write
@@ -162,14 +162,14 @@ def _work(
     study: Study, plan: Plan, space: Space, goal: TuningGoal, output: Path, wanted: int, console: Console
 ) -> None:
     """Trials until there are enough; the last ones of other workers are waited for, and taken over if they die."""
-    from rosewood.experiments.tuning.study import Trials, ended, release_the_dead, under_way
+    from rosewood.experiments.tuning.study import Trials, ended, release_the_dead, running_trials
 
     board = TrialBoard(study, wanted, console)
     objective = Trials(plan, space, goal, output, board.refresh)
     with board.shown():
         while (missing := wanted - len(ended(study))) > 0:
             release_the_dead(study)
-            if len(under_way(study)) < missing:
+            if len(running_trials(study)) < missing:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # the check has said them
                     study.optimize(objective, n_trials=1, catch=(Exception,))
                 save_outcome(study, plan, "", output)

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader
 
 from rosewood.data.tasks import Task
 from rosewood.errors import RosewoodError, RunError
-from rosewood.lab.playground.runs import Answer, AttackChoices, AttackedRun, ServedRun, ask, attack_each, typed
+from rosewood.lab.playground.served_runs import Answer, AttackChoices, AttackedRun, ServedRun, ask, attack_each, typed
 from rosewood.report.figures.style import colour
 from rosewood.results import AttackedExample
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from rosewood.attacks.runner.constraints import verdicts
 from rosewood.attacks.runner.report import CAPTION, COLUMNS, answers_of, filter_caption, summary_cells
-from rosewood.comparison.attacks import (
+from rosewood.comparison.attack_tables import (
     EDITS,
     Attacked,
     attacked,

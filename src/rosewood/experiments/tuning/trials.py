@@ -155,7 +155,7 @@ class TrialBoard:
 
     def table(self) -> Table:
         """All trials, or the last ones that fit the terminal; the best is in bold."""
-        from rosewood.experiments.tuning.study import place_of, under_way
+        from rosewood.experiments.tuning.study import place_of, running_trials
 
         trials, everything = tried(self._study), self._study.get_trials(deepcopy=False)
         running = [
@@ -168,7 +168,7 @@ class TrialBoard:
                 trial.params,
                 "",
             )
-            for trial in under_way(self._study)
+            for trial in running_trials(self._study)
         ]
         return trial_table([*trials, *running], f"{len(trials)} of {self._wanted} trials", self._room())
 

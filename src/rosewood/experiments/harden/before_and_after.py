@@ -146,7 +146,7 @@ def sentence_of(state: Hardening, better: bool) -> str:
             "Nothing is better beyond noise: on held-out rows no candidate within the limits was more robust than your "
             "model. It is unchanged."
         )
-    figures = "; ".join(_told(each) for each in state.changes if each.role in ("threat", "clean"))
+    figures = "; ".join(_change_in_words(each) for each in state.changes if each.role in ("threat", "clean"))
     if better:
         return f"{state.winner} is better: {figures}.{_loses_more(state)}{_one_lexicon(state)}"
     threats = [each for each in state.changes if each.role == "threat"]
@@ -178,7 +178,7 @@ def _one_lexicon(state: Hardening) -> str:
     return " Its attacks used the lexicon that it encodes: attack it with another one, too, such as --lexicon roget."
 
 
-def _told(each: Change) -> str:
+def _change_in_words(each: Change) -> str:
     assert each.interval is not None and each.p is not None
     low, high = (100 * end for end in each.interval)
     p = "p < 0.001" if each.p < 0.001 else f"p = {each.p:.3f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from math import comb, prod
 from typing import Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 import regex
 
 from rosewood.models.scoring import Row
+from rosewood.tensors.draws import seed_from
 from rosewood.words.text import WORD, Words, kept_words, with_case_of
 
 Edit = Literal["changed", "inserted", "deleted", "edited", "synonyms"]
@@ -37,8 +37,7 @@ class TextNoise:
 
 def generator(seed: int, row: Row, purpose: str = "") -> np.random.Generator:
     """Random numbers that depend on the seed and the texts alone: the same text gets the same copies in any batch."""
-    named = repr((seed, purpose, *row)) if purpose else repr((seed, *row))
-    return np.random.default_rng(int.from_bytes(sha256(named.encode()).digest()[:16], "little"))
+    return np.random.default_rng(seed_from(seed, *([purpose] if purpose else []), *row, size=16))
 
 
 def words_of(row: Row) -> list[list[str]]:
