@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rosewood.dynamics.drift import DriftWatch
-from rosewood.dynamics.record import SeenDrift, read_seen
+from rosewood.dynamics.drift import DriftWatch, SeenDrift
+from rosewood.dynamics.record import read_seen
 from tiny import Recording as Trainer
 from tiny import TinyData, arguments, tiny_bert
 from tiny_lora import tiny_lora

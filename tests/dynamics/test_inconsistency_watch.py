@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rosewood.dynamics.inconsistency import InconsistencyWatch
-from rosewood.dynamics.record import SeenInconsistency, read_seen
+from rosewood.dynamics.inconsistency import InconsistencyWatch, SeenInconsistency
+from rosewood.dynamics.record import read_seen
 from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, arguments, tiny_bert
 from tiny_tasks import TokenData, token_classifier

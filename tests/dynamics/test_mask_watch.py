@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from rosewood.dynamics.masks import MaskWatch
-from rosewood.dynamics.record import SeenMasks, read_seen
+from rosewood.dynamics.masks import MaskWatch, SeenMasks
+from rosewood.dynamics.record import read_seen
 from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, arguments, tiny_bert, weights
 

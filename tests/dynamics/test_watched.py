@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rosewood.dynamics.record import SeenDrift, SeenInconsistency, SeenMasks, read_seen, was_watched
+from rosewood.dynamics import was_watched
+from rosewood.dynamics.drift import SeenDrift
+from rosewood.dynamics.inconsistency import SeenInconsistency
+from rosewood.dynamics.masks import SeenMasks
+from rosewood.dynamics.record import read_seen
 from rosewood.errors import RunError
 
 

@@ -11,8 +11,11 @@ import torch
 from torch import nn
 from transformers import TrainerCallback
 
-from rosewood.dynamics import WATCHES
-from rosewood.dynamics.record import WATCHED, SeenDrift, SeenInconsistency, SeenMasks, Watch, read_seen, was_watched
+from rosewood.dynamics import WATCHES, was_watched
+from rosewood.dynamics.drift import SeenDrift
+from rosewood.dynamics.inconsistency import SeenInconsistency
+from rosewood.dynamics.masks import SeenMasks
+from rosewood.dynamics.record import Watch, read_seen
 from rosewood.errors import RunError
 from rosewood.recipe import load_recipe
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, weights
@@ -64,7 +67,7 @@ def test_watching_changes_nothing(recipe: str, tmp_path: Path) -> None:
     states = zip(alone.micro_batches, watched.micro_batches, strict=True)
     assert all(torch.equal(mine[0], other[0]) for mine, other in states), "the random state of each batch"
     for name in was_watched(tmp_path):
-        assert [seen.step for seen in read_seen(tmp_path, WATCHED[name])] == [1, 2, 3, 4, 5, 6], name
+        assert [seen.step for seen in read_seen(tmp_path, WATCHES[name].seen)] == [1, 2, 3, 4, 5, 6], name
 
 
 @pytest.mark.parametrize("recipe", ["vanilla", "rose-ensemble", "roast"])
@@ -79,8 +82,8 @@ def test_a_resumed_record_is_the_uninterrupted_one(recipe: str, tmp_path: Path) 
     resumed.train(resume_from_checkpoint=str(broken / "checkpoint-2"))
     assert was_watched(broken) == was_watched(whole)
     for name in was_watched(whole):
-        assert WATCHED[name].path(broken).read_text() == WATCHED[name].path(whole).read_text()
-        assert [seen.step for seen in read_seen(broken, WATCHED[name])] == [2, 4, 6]
+        assert WATCHES[name].seen.path(broken).read_text() == WATCHES[name].seen.path(whole).read_text()
+        assert [seen.step for seen in read_seen(broken, WATCHES[name].seen)] == [2, 4, 6]
 
 
 def test_records_are_on_disk_when_a_checkpoint_is(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
-from rosewood.dynamics import WATCHES
-from rosewood.dynamics.record import WATCHED, read_seen, was_watched
+from rosewood.dynamics import WATCHES, was_watched
+from rosewood.dynamics.record import read_seen
 from rosewood.recipe import load_recipe
 from sharded import SHARDED, allow_fsdp_on_cpu
 from tiny import Recording, TinyData, arguments, tiny_bert
@@ -54,7 +54,7 @@ def test_two_processes_record_what_one_does(together: Callable[..., None], tmp_p
         assert was_watched(tmp_path / recipe) == was_watched(tmp_path / "alone" / recipe)
         for name in was_watched(tmp_path / recipe):
             found, expected = (
-                read_seen(run, WATCHED[name]) for run in (tmp_path / recipe, tmp_path / "alone" / recipe)
+                read_seen(run, WATCHES[name].seen) for run in (tmp_path / recipe, tmp_path / "alone" / recipe)
             )
             assert len(found) == len(expected) == 4
             for mine, theirs in zip(found, expected, strict=True):

@@ -21,7 +21,8 @@ from rosewood.comparison.compare import compared
 from rosewood.comparison.runs import load_runs
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import load_task
-from rosewood.dynamics.record import WATCHED, read_seen
+from rosewood.dynamics import WATCHES
+from rosewood.dynamics.record import read_seen
 from rosewood.errors import RunError
 from rosewood.evaluation.predict import PredictionCache, TextQuery, answer
 from rosewood.experiments.experiment import read_experiment
@@ -105,7 +106,7 @@ def test_what_a_card_reads(profile: settings, run: Path) -> None:
 
 
 def test_records_of_training(profile: settings, run: Path) -> None:
-    check_damage(profile, files_of(run / "dynamics"), lambda: [read_seen(run, kind) for kind in WATCHED.values()])
+    check_damage(profile, files_of(run / "dynamics"), lambda: [read_seen(run, kind.seen) for kind in WATCHES.values()])
     check_damage(profile, [run / "history.jsonl"], lambda: History(run / "history.jsonl").rewind(3))
 
 

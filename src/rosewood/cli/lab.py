@@ -268,7 +268,7 @@ def dynamics(
     masks: which layers may move, and the second-order ratio of ROSE. drift: the distance to the pre-trained weights.
     inconsistency: how often two dropout passes predict different classes.
     """
-    from rosewood.dynamics.record import was_watched
+    from rosewood.dynamics import was_watched
     from rosewood.lab.losses import run_names
 
     names = dict(zip(run_names(runs), runs, strict=True))

@@ -12,11 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from rosewood.anchors.l2_sp import squared_product_norm
-from rosewood.dynamics.record import ByLayer, SeenDrift, Watch, by_layer, layer_table, layers_of, read_seen
+from rosewood.dynamics.record import ByLayer, Seen, Size, Watch, by_layer, layer_table, layers_of, read_seen
 from rosewood.models.adapters import change_problems, encoder, low_rank_changes
 from rosewood.recipe import Recipe
 from rosewood.results.grid import Grid
 from rosewood.tensors.shards import divided, stacked_norms
+
+
+class SeenDrift(Seen):
+    """|theta - theta0| / |theta0| after a step, of the whole encoder and of each of its layers."""
+
+    watch = "drift"
+
+    encoder: Size
+    layers: dict[str, Size]
 
 
 class DriftWatch(Watch):
@@ -28,7 +37,7 @@ class DriftWatch(Watch):
     theta0 are the weights that the trainer was given: to resume, give it the pre-trained model again.
     """
 
-    name = "drift"
+    name, seen = SeenDrift.watch, SeenDrift
     needs_pretrained = True
 
     def problems(self, recipe: Recipe, model: nn.Module) -> list[str]:

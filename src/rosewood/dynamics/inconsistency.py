@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from rosewood.dynamics.record import SeenInconsistency, Watch, read_seen
+from rosewood.dynamics.record import Seen, Watch, read_seen
 from rosewood.models.modes import has_dropout
 from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
+from rosewood.results.files import Count
 from rosewood.results.grid import Grid
 from rosewood.tensors.draws import forked, seed_from
 from rosewood.tensors.shards import rank, sum_
@@ -22,6 +24,21 @@ from rosewood.tensors.statistics import divergence_problems
 
 if TYPE_CHECKING:
     from rosewood.protocol import Position
+
+
+class SeenInconsistency(Seen):
+    """Of the predictions that a step compared, how many had another class in the other pass."""
+
+    watch = "inconsistency"
+
+    compared: Count
+    differing: Count
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if self.differing > self.compared:
+            raise ValueError(f"{self.differing} of {self.compared} predictions cannot differ")
+        return self
 
 
 class InconsistencyWatch(Watch):
@@ -32,7 +49,7 @@ class InconsistencyWatch(Watch):
     forwards without a gradient, whose dropout comes from random numbers of their own.
     """
 
-    name = "inconsistency"
+    name, seen = SeenInconsistency.watch, SeenInconsistency
 
     def problems(self, recipe: Recipe, model: nn.Module) -> list[str]:
         switched_on = any(getattr(stage.selection, "dropout", None) for stage in recipe.all_stages())

@@ -11,11 +11,27 @@ from statistics import mean, median
 import torch
 from torch import Tensor, nn
 
-from rosewood.dynamics.record import ByLayer, SeenMasks, Watch, by_layer, layer_table, layers_of, read_seen
+from rosewood.dynamics.record import ByLayer, Seen, Size, Watch, by_layer, layer_table, layers_of, read_seen
 from rosewood.protocol import Masks, Risks
 from rosewood.recipe import Recipe
+from rosewood.results.files import Share
 from rosewood.results.grid import Grid
 from rosewood.tensors.shards import sums
+
+ByTensor = dict[str, dict[str, Size]]  # layer -> tensor -> number
+
+
+class SeenMasks(Seen):
+    """Which share of each tensor a step could move: the mean of its mask, where a factor above 1 counts as 1.
+
+    ROSE's `first_risk` and `second_ratio`, (1 - beta1) |g| / |m|, are there in steps that read them.
+    """
+
+    watch = "masks"
+
+    kept: dict[str, dict[str, Share]]  # layer -> tensor -> share
+    first_risk: ByTensor | None = None
+    second_ratio: ByTensor | None = None
 
 
 class MaskWatch(Watch):
@@ -25,7 +41,7 @@ class MaskWatch(Watch):
     tensors. A step in which everything moves (`warmup_steps`) leaves no record.
     """
 
-    name = "masks"
+    name, seen = SeenMasks.watch, SeenMasks
 
     def problems(self, recipe: Recipe, model: nn.Module) -> list[str]:
         if any(stage.selection.makes_masks for stage in recipe.all_stages()):

@@ -1,8 +1,6 @@
 """How the dynamics of training are recorded: a watch looks on in some steps and writes JSON lines to RUN/dynamics.
 
-masks.jsonl          what the selection let through of each tensor, and the risks by which it chose
-drift.jsonl          how far the encoder is from its pre-trained weights
-inconsistency.jsonl  how many predictions two passes with fresh dropout disagree on
+Each kind is declared in a file of its own: the watch, its records, and what is read from them.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from rosewood.errors import RunError
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
 
 
 FOLDER = "dynamics"
-Share = Annotated[float, Field(ge=0, le=1)]
 Size = Annotated[float, Field(ge=0)]
-ByTensor = dict[str, dict[str, Size]]  # layer -> tensor -> number
 
 
 class Seen(BaseModel):
@@ -49,50 +45,7 @@ class Seen(BaseModel):
         return Path(run) / FOLDER / f"{cls.watch}.jsonl"
 
 
-class SeenMasks(Seen):
-    """Which share of each tensor a step could move: the mean of its mask, where a factor above 1 counts as 1.
-
-    ROSE's `first_risk` and `second_ratio`, (1 - beta1) |g| / |m|, are there in steps that read them.
-    """
-
-    watch = "masks"
-
-    kept: dict[str, dict[str, Share]]  # layer -> tensor -> share
-    first_risk: ByTensor | None = None
-    second_ratio: ByTensor | None = None
-
-
-class SeenDrift(Seen):
-    """|theta - theta0| / |theta0| after a step, of the whole encoder and of each of its layers."""
-
-    watch = "drift"
-
-    encoder: Size
-    layers: dict[str, Size]
-
-
-class SeenInconsistency(Seen):
-    """Of the predictions that a step compared, how many had another class in the other pass."""
-
-    watch = "inconsistency"
-
-    compared: Annotated[int, Field(ge=0)]
-    differing: Annotated[int, Field(ge=0)]
-
-    @model_validator(mode="after")
-    def _no_more_than_all(self) -> Self:
-        if self.differing > self.compared:
-            raise ValueError(f"{self.differing} of {self.compared} predictions cannot differ")
-        return self
-
-
 Kind = TypeVar("Kind", bound=Seen)
-WATCHED: dict[str, type[Seen]] = {kind.watch: kind for kind in (SeenMasks, SeenDrift, SeenInconsistency)}
-
-
-def was_watched(run: str | Path) -> list[str]:
-    """The watches that a run has records of."""
-    return [name for name, kind in WATCHED.items() if kind.path(run).exists()]
 
 
 def read_seen(run: str | Path, kind: type[Kind]) -> list[Kind]:
@@ -136,6 +89,8 @@ class Watch:
     """
 
     name: ClassVar[str]
+    seen: ClassVar[type[Seen]]
+    """What it records."""
     needs_pretrained: ClassVar[bool] = False
 
     def __init__(self, folder: str | Path, every: int = 10) -> None:

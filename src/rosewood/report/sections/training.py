@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rosewood.config.settings import AttackSettings
-from rosewood.dynamics.drift import drift_table, read_drift
-from rosewood.dynamics.inconsistency import inconsistency_table, read_inconsistency
-from rosewood.dynamics.masks import kept_by_tensor, kept_shares, kept_table
-from rosewood.dynamics.record import SeenDrift, SeenInconsistency, SeenMasks
+from rosewood.dynamics.drift import SeenDrift, drift_table, read_drift
+from rosewood.dynamics.inconsistency import SeenInconsistency, inconsistency_table, read_inconsistency
+from rosewood.dynamics.masks import SeenMasks, kept_by_tensor, kept_shares, kept_table
 from rosewood.lab.landscape import sharpness_table
 from rosewood.models.defended import FILE as DEFENCE
 from rosewood.report.figures.dynamics import (
