@@ -26,12 +26,13 @@ from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
 from rosewood.attacks.worst import Worst
 from rosewood.config.registry import component_names
+from rosewood.config.settings import AttackSettings
 from rosewood.errors import DataError, RecipeError, RunError
 from rosewood.results import AttackResult
 from rosewood.words.language_models import MaskedLM
 from rosewood.words.lexicon import Lexicon
 from rosewood.words.text import WORD, replaced
-from tiny_attack import ENTRIES, predicted
+from tiny_attack import ENTRIES, WORDS, predicted
 from tiny_text import tiny_classifier
 
 Run = Callable[..., AttackResult]
@@ -212,7 +213,7 @@ def test_words_outside_the_surface_are_never_edited(
 
 
 @each
-def test_the_query_budget_holds(
+def test_the_query_budget_holds_and_is_spent(
     method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
 ) -> None:
     free = run(model, single, method)
@@ -220,11 +221,49 @@ def test_the_query_budget_holds(
         bound = run(model, single, method, max_queries=budget)
         for before, after in zip(free.examples, bound.examples, strict=True):
             assert after.queries <= budget
-            if before.queries <= budget or before.status == "wrong":
+            if before.status == "wrong" or before.queries <= budget:
                 assert after.status == before.status
-            else:
-                assert after.status == "out_of_queries"
-        assert bound.summary.robust_accuracy >= free.summary.robust_accuracy
+            else:  # slopes cost three queries, and there may be two left
+                assert after.status in ("out_of_queries", "broken")
+                assert after.status == "broken" or after.queries >= budget - 2 * (method.name in ("gradient", "worst"))
+
+
+@each
+def test_a_larger_budget_never_breaks_less(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    data, before, counts = single.select(range(1, 13)), set[int](), []
+    for budget in (1, 2, 3, 5, 8, 12, 16, 20, 26, 34, 50, 80, 150, 1000):
+        examples = run(model, data, method, max_queries=budget).examples
+        broken = {example.row for example in examples if example.status == "broken"}
+        assert before <= broken, budget
+        before = broken
+        counts.append(len(broken))
+    free = {example.row for example in run(model, data, method).examples if example.status == "broken"}
+    assert free <= before and counts[0] == 0 and len(set(counts)) >= 3
+
+
+def test_a_small_budget_does_not_make_a_model_look_robust(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, run: Run
+) -> None:
+    """All that `pwws` wants to know first are 60 to 70 texts; the budget pays for some of them."""
+    texts = [" ".join(WORDS[i] for i in torch.randint(len(WORDS), (14,)).tolist()) for _ in range(60)]
+    data = Dataset.from_dict({"text": texts, "label": predicted(model, tokenizer, texts)})
+    free = run(model, data, Pwws()).summary.counts["broken"]
+    few = run(model, data, Pwws(), max_queries=20)
+    assert all(example.queries == 20 or example.status == "broken" for example in few.examples)
+    assert few.summary.counts["broken"] >= free / 4
+    assert run(model, data, Pwws(), max_queries=36).summary.counts["broken"] >= free / 2
+
+
+def test_results_with_a_budget_are_of_another_version(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    data = single.select(range(2))
+    assert [run(model, data, method).searches for method in (Typos(), Gradient())] == [4, 5]
+    for budget in ({"max_queries": 9}, {"max_queries_per_word": 2}):
+        assert [run(model, data, method, **budget).searches for method in (Typos(), Gradient())] == [6, 6]
+    assert job.searches_of("textattack:pwws", AttackSettings(max_queries=9)) == 4
 
 
 def test_queries_are_the_texts_that_the_model_scored(

@@ -66,6 +66,19 @@ def test_it_finds_what_exists_and_nothing_else(
     assert 10 < sum(map(bool, broken.values())) < len(found) - 10
 
 
+def test_what_one_attack_cannot_spend_is_for_the_next(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    """Slopes cost three queries: with two there are none, and one that needs none goes on."""
+    for first, budget in (("gradient", 2), ("gradient", 60)):
+        alone = run(model, single, Worst(attacks=first), max_queries=budget).examples
+        both = run(model, single, Worst(attacks=f"{first},pwws"), max_queries=budget).examples
+        for one, other in zip(alone, both, strict=True):
+            assert other.queries == budget or other.status != "out_of_queries"
+            assert other.status == "broken" or one.status != "broken"
+        assert sum(each.queries for each in alone) < sum(each.queries for each in both)
+
+
 @pytest.mark.parametrize("threat", ["characters", "all"])
 def test_threats(threat: str, model: BertForSequenceClassification, single: Dataset, run: Run) -> None:
     result = run(model, single.select(range(8)), Worst(threat=threat))  # type: ignore[arg-type]

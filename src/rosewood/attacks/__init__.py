@@ -1,8 +1,8 @@
 """Attacks: searches for a few changed words that make a model wrong, one file each.
 
 Their classes can be imported from here, `from rosewood.attacks import Genetic`, and so can what an attack of your own
-is made of: `Attack`, the `Target` that it gets, the questions `probe` and `move`, and `by_importance`. `replay` tries
-what an attack found on other models.
+is made of: `Attack`, the `Target` that it gets, the questions `probe`, `trial` and `move`, and `by_importance`.
+`replay` tries what an attack found on other models.
 """
 
 from rosewood.config.registry import component_names, components
@@ -17,6 +17,7 @@ _HOMES = {
     "move": "rosewood.attacks.runner.example",
     "probe": "rosewood.attacks.runner.example",
     "replay": "rosewood.attacks.runner.replay",
+    "trial": "rosewood.attacks.runner.example",
 }
 
 __getattr__, __dir__ = components(__name__, "attack", _HOMES)

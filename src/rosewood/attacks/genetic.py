@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Substitution
-from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, probe
+from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
 from rosewood.words.constraints import Constraint, Fluent
 
@@ -123,7 +123,7 @@ class Genetic(Substitution):
         counts = [len(space.options[i]) for i in drawn]
         tried = [each for words, i in zip(space.candidates(choices), drawn, strict=True) for each in space.at(words, i)]
         allowed = target.allowed(tried)
-        scores = yield probe([tried[i] for i in allowed])
+        scores = yield trial([tried[i] for i in allowed])
         # A child of two parents that are allowed need not be.
         values, chances = np.full(len(tried), NOT_ALLOWED), np.ones(len(tried))
         values[allowed], chances[allowed] = scores.values, scores.chances

@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import nn
 
 from rosewood.attacks.runner.attack import Substitution
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes
+from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes, trial
 from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Effects
 from rosewood.attacks.typos import LETTERS_CHANGED
@@ -110,7 +110,7 @@ class Gradient(Substitution):
                 new = self._new(edits, effects, seen, target)
                 if not new:
                     break
-                scores = yield probe([step.after for step in new])
+                scores = yield trial([step.after for step in new])
                 spent += len(new)
                 for step, value, wrong in zip(new, scores.values.tolist(), scores.wrong, strict=True):
                     effects.asked(step.edits, value - before)
@@ -160,7 +160,7 @@ class Gradient(Substitution):
             fewer = [edit for edit in edits if edit not in back]
             suffice = False
             if target.allowed([after := step.with_only(fewer)], target.words):
-                scores = yield probe([after])
+                scores = yield trial([after])
                 effects.asked(fewer, float(scores.values[0]) - before)
                 suffice = bool(scores.wrong[0])
             if suffice:

@@ -31,7 +31,7 @@ import numpy as np
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack, Descent
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, probe
+from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, trial
 from rosewood.attacks.runner.scores import Floats, first_lowest, highest_first
 from rosewood.words.noise import HOMOGLYPHS, letters_of
 
@@ -120,7 +120,7 @@ class Imperceptible(Attack):
         for _ in range(self.generations + 1):
             tried = [_edited(target.words, _chosen(individual, known)) for individual in children]
             allowed = target.allowed(tried)
-            scores = yield probe([tried[i] for i in allowed])
+            scores = yield trial([tried[i] for i in allowed])
             if scores.wrong.any():
                 order = highest_first(-scores.values, scores.near)
                 yield move([tried[allowed[i]] for i in order if scores.wrong[i]])

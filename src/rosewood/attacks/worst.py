@@ -1,8 +1,11 @@
 """Worst case over several attacks: an example counts as robust only if none of them breaks it.
 
-The attacks of the list run one after the other on each example, cheapest first, and those that come later see only what
-the others left. Each draws the random numbers that it would draw alone. `max_queries` is for all of them together, and
-no text is scored twice. Results say which attack broke each example, and so what each one added.
+The attacks of the list run one after the other on each example, and those that come later see only what the others
+left. They are ordered by what they cost on an example that they do not break, nearly: `pwws` and `textfooler` cost the
+same there, a text for each word and each substitute, and which of the two is first changes no verdict. Each draws the
+random numbers that it would draw alone. `max_queries` is for all of them together, and no text is scored twice; where
+it does not pay for slopes any more, the next attack has the rest. Results say which attack broke each example, and so
+what each one added.
 
 The lists, by threat: `words` has four searches through the same substitutes, all that the lexicon has for a word, so
 that what one search misses another may find. `characters` has misspelt words, in a fifth of the words at most, and
@@ -24,7 +27,7 @@ from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources, Search, Target, probe
+from rosewood.attacks.runner.example import OutOfQueriesError, Resources, Search, Target, probe
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -95,7 +98,10 @@ class Worst(Attack):
             search = attack.search(replace(target, rng=deepcopy(target.rng)))
             question = next(search, None)
             while question is not None:
-                scores = yield question._replace(asker=name)
+                try:
+                    scores = yield question._replace(asker=name)
+                except OutOfQueriesError:  # what is left may do for an attack that asks for no slopes
+                    break
                 if not known:
                     target, known = replace(target, clean=scores), True
                 try:

@@ -232,7 +232,7 @@ class _Grid:
             split = "test" if "test" in task.splits else "validation"
             rows = source_identity(task, split, self.data_dir)
             lexicon = lexicon_identity(attack.lexicon, self.data_dir)
-            found[f"attack {attack.name}"] = [rows, lexicon, searches_of(attack.attack)]
+            found[f"attack {attack.name}"] = [rows, lexicon, searches_of(attack.attack, attack)]
         return found
 
     def _check_moments(self, task: Task, chosen: TaskChoice, evaluation: EvaluationChoice, where: str) -> None:

@@ -246,7 +246,7 @@ def attack(
             call, and all get the whole result.
         progress: whether to show a bar.
         settings: the fields of `AttackSettings`: `field` (the text to change, by default the last), `seed`,
-            `max_length`, `max_queries` and `max_queries_per_word` (a question beyond them is not asked), `max_seconds`
+            `max_length`, `max_queries` and `max_queries_per_word` (spent to the last, slopes aside), `max_seconds`
             (examples are taken in random order, so those begun are a fair sample), `batch_size`, `min_changeable`,
             `max_candidates` (words tried in the place of a word), `constraints` (what every text that is found
             satisfies beside the settings of the attack: `{"words_share": 0.2, "similarity": {"at_least": 0.8}}`),

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, probe
+from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first, lower
 from rosewood.protocol import Component
 from rosewood.words.constraints import Constraint, Substituting, Surface, around, similarities
@@ -81,7 +81,7 @@ class Descent:
         allowed = self.target.allowed(tried, self.words)
         if not allowed:
             return None
-        scores = yield probe([tried[i] for i in allowed])
+        scores = yield trial([tried[i] for i in allowed])
         if scores.wrong.any():
             order = (
                 highest_first(-scores.values, scores.near)

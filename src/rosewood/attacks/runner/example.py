@@ -57,18 +57,33 @@ Candidate = tuple[str, ...]
 class Question(NamedTuple):
     """Candidates to score. Moves are results that the attack accepts: the first that the model gets wrong ends it.
 
-    With `edits`, some of each candidate, the scores have slopes, too.
+    Trials are results that the attack would accept, but it wants to know all of them before it chooses. With `edits`,
+    some of each candidate, the scores have slopes, too.
     """
 
     candidates: Sequence[Candidate]
     moves: bool = False
     edits: Sequence[Sequence[Edit]] | None = None
     asker: str | None = None  # which of several attacks asks
+    trials: bool = False
+
+
+class OutOfQueriesError(Exception):
+    """Raised where a search asks for slopes that the budget has no room for; who leaves it alone is at an end."""
 
 
 def probe(candidates: Sequence[Candidate]) -> Question:
     """Ask only; a wrong answer of the model ends nothing (a word was left out, say, to see what it is worth)."""
     return Question(candidates)
+
+
+def trial(candidates: Sequence[Candidate]) -> Question:
+    """Ask which of these to go on with; each would be a success if the model is wrong.
+
+    The search says by a `move` which of the wrong ones it takes. With a budget, which may end the search before that,
+    any of them counts in the end.
+    """
+    return Question(candidates, trials=True)
 
 
 def move(candidates: Sequence[Candidate]) -> Question:
@@ -91,6 +106,7 @@ class Target:
     resources: Resources
     rng: np.random.Generator  # depends on the seed and the texts alone
     constraints: Sequence[Constraint] = ()
+    bounded: bool = False  # whether queries are: what is asked first then matters
 
     @property
     def words(self) -> Candidate:
@@ -164,6 +180,14 @@ class Verdict(NamedTuple):
     predicted: tuple[int, ...] = ()
 
 
+class _Success(NamedTuple):
+    """A text that the model got wrong and that the attack accepts."""
+
+    candidate: Candidate
+    outputs: Floats
+    asker: str | None
+
+
 class Attempt:
     """An attack on one example. `questions` yields what is asked of the model and gets the answers."""
 
@@ -202,6 +226,7 @@ class Attempt:
         self._before: Verdict | None = None
         self._broken_by: tuple[Candidate, Verdict] | None = None
         self._asker: str | None = None
+        self._disbelieved: set[Candidate] = set()
 
     def questions(self) -> Generator[Asked, Answers, AttackStatus]:
         """The protocol of every attack; the subclass of `Attack` writes only the search."""
@@ -213,10 +238,11 @@ class Attempt:
             self._resources,
             generator(self._seed, self._texts),
             self._constraints,
+            self._max_queries is not None,
         )
         search = self._attack.search(target) if self._attack.opens else None
         opening = None if search is None else next(search, None)
-        is_open = opening is not None and not self._too_many(opening)
+        is_open = opening is not None and self._affordable(opening) is opening
         self._clean = yield from self._ask(opening if opening is not None and is_open else Question([original]))
         self._before = yield from self._verdict(original, self._clean.logits[0])
         if self._before.prediction != self._goal.label:
@@ -228,21 +254,38 @@ class Attempt:
             question = _next(search, self._clean)
         else:
             question = opening
+        is_cut, spare = False, list[_Success]()
         while question is not None:
-            if self._too_many(question):
-                return "out_of_queries"
-            scores = yield from self._ask(question)
-            for i in np.flatnonzero(scores.wrong).tolist() if question.moves else ():
-                candidate = question.candidates[i]
-                if not target.allowed([candidate], last=candidate):
-                    continue
-                verdict = yield from self._verdict(candidate, scores.logits[i])
-                if verdict.wrong:
-                    self._asker = question.asker
-                    self._broken_by = candidate, verdict
-                    return "broken"
-            question = _next(search, scores)
-        return "robust"
+            asked = self._affordable(question)
+            is_cut |= asked is not question
+            if asked is None:
+                question = _refused(search)
+                continue
+            scores = yield from self._ask(asked)
+            wrong = np.flatnonzero(scores.wrong).tolist() if asked.moves or asked.trials else ()
+            found = [_Success(asked.candidates[i], scores.logits[i], asked.asker) for i in wrong]
+            if asked.moves and (yield from self._believed(found, target)):
+                return "broken"
+            if asked.trials and target.bounded:
+                spare = [*found, *spare]
+            question = _next(search, scores) if asked is question else None
+        # So that a larger budget never breaks less: whatever it asks for beside is one text more that may do.
+        if (yield from self._believed(spare, target)):
+            return "broken"
+        return "out_of_queries" if is_cut else "robust"
+
+    def _believed(self, found: Sequence[_Success], target: Target) -> Generator[Asked, Answers, bool]:
+        """Whether one of these is a success, which then is how the example was broken."""
+        for candidate, outputs, asker in found:
+            if candidate in self._disbelieved or not target.allowed([candidate], last=candidate):
+                continue
+            verdict = yield from self._verdict(candidate, outputs)
+            if verdict.wrong:
+                self._asker = asker
+                self._broken_by = candidate, verdict
+                return True
+            self._disbelieved.add(candidate)
+        return False
 
     def _verdict(self, candidate: Candidate, outputs: Floats) -> Generator[Asked, Answers, Verdict]:
         """What is believed of a candidate with these outputs: just that, or what a majority of new answers says."""
@@ -294,13 +337,17 @@ class Attempt:
         memory = self._memory
         return [candidate for candidate in dict.fromkeys(question.candidates) if candidate not in memory]
 
-    def _too_many(self, question: Question) -> bool:
-        return self._max_queries is not None and self.queries + self._cost(question) > self._max_queries
-
-    def _cost(self, question: Question) -> int:
-        if question.edits is None:
-            return len(self._missing(question))
-        return (1 + BACKWARD) * len(question.candidates)
+    def _affordable(self, question: Question) -> Question | None:
+        """What the rest of the budget pays for: the question, or its first texts; of slopes all or nothing."""
+        if self._max_queries is None:
+            return question
+        left = self._max_queries - self.queries
+        if question.edits is not None:
+            return question if (1 + BACKWARD) * len(question.candidates) <= left else None
+        beyond = set(self._missing(question)[left:])
+        if not beyond:
+            return question
+        return question._replace(candidates=[each for each in question.candidates if each not in beyond])
 
     def _ask(self, question: Question) -> Generator[Asked, Answers, Scores]:
         if question.edits is not None:
@@ -352,6 +399,14 @@ def _next(search: Search, scores: Scores) -> Question | None:
     try:
         return search.send(scores)
     except StopIteration:
+        return None
+
+
+def _refused(search: Search) -> Question | None:
+    """What a search asks in place of slopes that it cannot have; None if it is at an end."""
+    try:
+        return search.throw(OutOfQueriesError())
+    except (OutOfQueriesError, StopIteration):
         return None
 
 

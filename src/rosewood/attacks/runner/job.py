@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rosewood.attacks import TEXTATTACK
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import Goal
 from rosewood.attacks.runner.constraints import Constraint, edit_quality
@@ -142,11 +143,17 @@ SEARCHES = {"gradient": 5, "worst": 5}
 
 1: probabilities rounded to five decimals; 2: margins; 3: gradient averages its slopes; 4: and corrects them by the
 texts that it asked for; 5: and takes back the weakest edits of what breaks the model."""
+WITH_BUDGET = 6
+"""The version of every search that has a budget of queries: it spends what is left of it on a question that is too
+large, and believes what it finds there. Before, it ended there."""
 
 
-def searches_of(attack: str) -> int:
+def searches_of(attack: str, settings: AttackSettings) -> int:
     """The version of an attack's search."""
-    return SEARCHES.get(attack, 4)
+    version = SEARCHES.get(attack, 4)
+    bounded = settings.max_queries is not None or settings.max_queries_per_word is not None
+    is_ours = attack.partition(":")[0] != TEXTATTACK.removesuffix(":")
+    return max(version, WITH_BUDGET) if bounded and is_ours else version
 
 
 # Examples that are under way when time is up widen the bounds.
@@ -203,7 +210,7 @@ class Campaign:
             "split": self.split,
             "data": self.data,
             "attack": self.attack.name,
-            "searches": searches_of(self.attack.name),
+            "searches": searches_of(self.attack.name, self.settings),
             "settings": self.attack.settings(),
             "lexicon": resource_fingerprint(self.resources.lexicon),
             "language_model": resource_fingerprint(self.resources.language_model),
