@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from rosewood.attacks.runner.report import diff, summarize, warning_of
+from rosewood.attacks.runner.report import diff, summarize, title_of, warning_of
 from rosewood.comparison.attack_tables import attacked_grid
 from rosewood.results import AttackedExample, AttackReport
 from rosewood.results.grid import Folded
@@ -110,3 +110,14 @@ def test_the_caption_says_where_texts_were_cut() -> None:
     alike, different = ({"a": report(EXAMPLE), "b": other} for other in (report(EXAMPLE), long))
     assert "Texts are cut after 128 tokens." in attacked_grid(alike).caption
     assert "Texts are cut after 128 or 256 tokens." in attacked_grid(different).caption
+
+
+def test_the_worst_case_without_gradients_is_told_apart() -> None:
+    with_them = report(EXAMPLE).model_copy(update={"attack": "worst", "settings": {"threat": "words"}})
+    without = with_them.model_copy(update={"model": "wrapped", "settings": {"threat": "words", "white_box": False}})
+    assert title_of(with_them) == "worst on films[/] test"
+    assert title_of(without) == "worst without gradients on films[/] test"
+    said = "Attacked without gradients, by fewer attacks than the others: wrapped."
+    assert said in attacked_grid({"a": with_them, "b": without}).caption
+    for alike in (with_them, without):
+        assert "by fewer attacks" not in attacked_grid({"a": alike, "b": alike}).caption

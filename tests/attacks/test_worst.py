@@ -8,15 +8,16 @@ from itertools import product
 import pytest
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
-from rosewood import robust_accuracy
+from rosewood import attack, robust_accuracy, wrap
 from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.runner.report import added_by
+from rosewood.attacks.runner.report import added_by, title_of
 from rosewood.attacks.typos import Typos
 from rosewood.attacks.worst import Worst
-from rosewood.errors import RecipeError
+from rosewood.errors import RecipeError, RunError
 from rosewood.results import AttackResult
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, WORDS, predicted
@@ -92,3 +93,29 @@ def test_by_name(model: BertForSequenceClassification, tokenizer: PreTrainedToke
     assert summary.examples == 6 and summary.broken_by
     with pytest.raises(RecipeError, match="unknown attack 'pwwz'"):
         Worst(attacks="pwwz").needs()
+
+
+class WithoutParameters(nn.Module):
+    """A model that runs outside torch, as one in an ONNX file does."""
+
+
+def test_a_model_without_gradients_is_attacked_without(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset
+) -> None:
+    wrapped = wrap(model, tokenizer, "corrected", texts=["good film"])
+    data, settings = single.select(range(8)), {"lexicon": Lexicon.of(ENTRIES), "progress": False}
+
+    def attacked(method: Worst) -> AttackResult:
+        return attack(wrapped, wrapped.tokenizer, data, method, **settings)  # type: ignore[arg-type]
+
+    found, explicit = attacked(Worst()), attacked(Worst(white_box=False))
+    assert found.settings == {"threat": "words", "attacks": None, "white_box": False}
+    assert (found.fingerprint, found.examples) == (explicit.fingerprint, explicit.examples)
+    assert found.summary.broken_by and "gradient" not in found.summary.broken_by
+    assert title_of(found).startswith("worst without gradients")
+    with pytest.raises(RunError, match="a model with a defence around it has none"):
+        attacked(Worst(attacks="gradient,pwws"))
+    assert attack(model, tokenizer, data, Worst(), **settings).settings == {"threat": "words", "attacks": None}  # type: ignore[arg-type]
+    outside = WithoutParameters()
+    assert Worst().suited_to(outside) == Worst(white_box=False)
+    assert "WithoutParameters has none" in Gradient().problems_with(outside)[0]

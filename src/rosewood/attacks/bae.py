@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Attack, Descent
+from rosewood.attacks.runner.attack import Descent, MeaningBounds
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
 from rosewood.words.constraints import is_stop_word
@@ -33,7 +33,7 @@ STEPS = {"R": ("R",), "I": ("I",), "R/I": ("RI",), "R+I": ("R", "I")}
 
 
 @dataclass(frozen=True)
-class Bae(Attack):
+class Bae(MeaningBounds):
     """Greedy replacement and insertion by importance, with the words of a masked language model."""
 
     form: Literal["R", "I", "R/I", "R+I"] = "R"
@@ -53,18 +53,10 @@ class Bae(Attack):
         return self.scores
 
     def needs(self) -> dict[str, str]:
-        needed = {
+        return {
             "masked_lm": "bae takes words from a masked language model: pass one, such as "
             'masked_lm=MaskedLM.load("bert-base-uncased"), on the command line --masked-lm bert-base-uncased'
-        }
-        if self.min_similarity is not None:
-            needed["encoder"] = (
-                "bae bounds the similarity of sentences: pass an encoder, such as encoder=SentenceEncoder.load(), "
-                "or set min_similarity to null to attack without"
-            )
-        if self.same_part_of_speech:
-            needed["tagger"] = "bae is set to keep the part of speech: pass a tagger, or set it to false"
-        return needed
+        } | super().needs()
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int:
         return len([word for word in words if self._may_change(word)])

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Substitution
+from rosewood.attacks.runner.attack import WordSubstitution
 from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
 from rosewood.words.constraints import Constraint, Fluent
@@ -55,7 +55,7 @@ class Population(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Genetic(Substitution):
+class Genetic(WordSubstitution):
     """Breeding of word replacements, within what a language model finds fluent."""
 
     examples_together = 8  # one question of one example fills batches

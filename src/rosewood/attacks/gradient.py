@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
-from rosewood.attacks.runner.attack import Substitution
+from rosewood.attacks.runner.attack import WordSubstitution
 from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes, trial
 from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Effects
@@ -50,7 +50,7 @@ MIN_LETTERS = 3
 
 
 @dataclass(frozen=True)
-class Gradient(Substitution):
+class Gradient(WordSubstitution):
     """Word or letter edits, ranked by the gradient with respect to the embeddings."""
 
     opens = True
@@ -77,7 +77,12 @@ class Gradient(Substitution):
         if isinstance(model, Defended):
             return [
                 "the attack gradient needs gradients, and a model with a defence around it has none: choose an attack "
-                "that asks for scores only, such as pwws or typos, or attack the classifier inside"
+                "that asks for scores only, such as pwws, typos or worst, or attack the classifier inside"
+            ]
+        if not has_gradients(model):
+            return [
+                f"the attack gradient needs gradients, and {type(model).__name__} has none: choose an attack that asks "
+                "for scores only, such as pwws, typos or worst"
             ]
         return site_problems(model, "words", "the attack gradient")
 
@@ -200,6 +205,11 @@ class _Step(NamedTuple):
     def cut(self, size: int) -> _Step:
         """With so many of the best edits only."""
         return _Step(self.words, self.edits[:size])
+
+
+def has_gradients(model: nn.Module) -> bool:
+    """Whether a model can be differentiated: not with a defence around it, nor if it runs outside torch, as ONNX."""
+    return not isinstance(model, Defended) and next(model.parameters(), None) is not None
 
 
 def _best(words: Candidate, edits: Sequence[Edit], values: Floats) -> _Step:

@@ -43,7 +43,7 @@ CROSSOVER = 0.7
 LEAST_STEP, LARGEST_STEP = 0.5, 1.0
 
 
-class Edit(NamedTuple):
+class HiddenEdit(NamedTuple):
     """A change of one letter, or of two, of one word."""
 
     word: int
@@ -82,17 +82,17 @@ class Imperceptible(Attack):
         chosen = (self.invisible, self.homoglyphs, self.reorderings, self.deletions)
         return [kind for kind, wanted in zip(KINDS, chosen, strict=True) if wanted]
 
-    def _edits(self, at: int, word: str, rng: Random) -> Iterable[list[Edit]]:
+    def _edits(self, at: int, word: str, rng: Random) -> Iterable[list[HiddenEdit]]:
         """The edits of each kind that a word could have."""
         letters = letters_of(word)
         for kind in self._kinds():
             found = [(i, kind(letters[i : i + 2], rng)) for i in range(len(letters))]
             span = 2 if kind is _reordered else 1
-            yield [Edit(at, range(i, i + span), becomes) for i, becomes in found if becomes]
+            yield [HiddenEdit(at, range(i, i + span), becomes) for i, becomes in found if becomes]
 
-    def _greedy(self, target: Target, edits: list[list[list[Edit]]], rng: Random) -> Search:
+    def _greedy(self, target: Target, edits: list[list[list[HiddenEdit]]], rng: Random) -> Search:
         order = yield from by_importance(target)
-        now, made = Descent.begin(target), list[Edit]()
+        now, made = Descent.begin(target), list[HiddenEdit]()
         before = -1
         while before < len(made):  # around again as long as something helps
             before = len(made)
@@ -105,7 +105,7 @@ class Imperceptible(Attack):
                 if len(made) == self.max_edits:
                     return
 
-    def _evolve(self, target: Target, edits: list[list[list[Edit]]]) -> Search:
+    def _evolve(self, target: Target, edits: list[list[list[HiddenEdit]]]) -> Search:
         """Differential evolution, "best/1/bin" with a step drawn for each generation, as scipy's default."""
         known = sorted(
             (each for kinds in edits for found in kinds for each in found), key=lambda e: (e.word, e.letters[0])
@@ -157,14 +157,14 @@ def _deleted(letters: Sequence[str], rng: Random) -> str:
 KINDS: tuple[_Kind, ...] = (_hidden, _look_alike, _reordered, _deleted)
 
 
-def _overlaps(edit: Edit, made: Iterable[Edit]) -> bool:
+def _overlaps(edit: HiddenEdit, made: Iterable[HiddenEdit]) -> bool:
     return any(edit.word == other.word and set(edit.letters) & set(other.letters) for other in made)
 
 
-def _edited(words: Candidate, edits: Iterable[Edit]) -> Candidate:
+def _edited(words: Candidate, edits: Iterable[HiddenEdit]) -> Candidate:
     """The words after the edits; one that would change a letter again is left out."""
     changed: dict[int, list[str]] = {}
-    made: list[Edit] = []
+    made: list[HiddenEdit] = []
     for edit in edits:
         if not _overlaps(edit, made):
             made.append(edit)
@@ -175,7 +175,7 @@ def _edited(words: Candidate, edits: Iterable[Edit]) -> Candidate:
     return tuple("".join(changed.get(at, word)) for at, word in enumerate(words))
 
 
-def _chosen(individual: Floats, known: Sequence[Edit]) -> list[Edit]:
+def _chosen(individual: Floats, known: Sequence[HiddenEdit]) -> list[HiddenEdit]:
     """Numbers from 0 to 1 as edits; the lowest numbers mean no edit."""
     numbers = np.minimum(individual * (len(known) + 1), len(known)).astype(int)
     return [known[i - 1] for i in numbers if i]

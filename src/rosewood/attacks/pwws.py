@@ -26,14 +26,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from rosewood.attacks.runner.attack import Substitution
+from rosewood.attacks.runner.attack import WordSubstitution
 from rosewood.attacks.runner.example import Candidate, Question, Search, Target, move, probe, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
 from rosewood.words.text import replaced
 
 
 @dataclass(frozen=True)
-class Pwws(Substitution):
+class Pwws(WordSubstitution):
     """Greedy word replacement, in the order of word saliency times gain."""
 
     unknown_word: str = "NULL"

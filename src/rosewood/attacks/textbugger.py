@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Descent, Substitution
+from rosewood.attacks.runner.attack import Descent, WordSubstitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
 from rosewood.words.noise import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
@@ -32,7 +32,7 @@ LONGEST_SPLIT = 5
 
 
 @dataclass(frozen=True)
-class TextBugger(Substitution):
+class TextBugger(WordSubstitution):
     """One bug, of a letter or a whole word, in each of the words that matter most."""
 
     max_edits: Annotated[int, Field(ge=1)] = 30

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rosewood.attacks.runner.attack import Descent, Substitution
+from rosewood.attacks.runner.attack import Descent, MeaningBounds, WordSubstitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
 from rosewood.words.constraints import Constraint, SamePartOfSpeech, without_stop_words
@@ -26,7 +26,7 @@ from rosewood.words.text import replaced
 
 
 @dataclass(frozen=True)
-class TextFooler(Substitution):
+class TextFooler(MeaningBounds, WordSubstitution):
     """Greedy word replacement by importance, within a bound on sentence similarity."""
 
     min_similarity: Annotated[float, Field(ge=-1, le=1)] | None = 0.84
@@ -34,23 +34,13 @@ class TextFooler(Substitution):
     similarity_window: Annotated[int, Field(ge=1)] = 15
     """A longer text is compared in this many words around the changed one."""
     same_part_of_speech: bool = False
+    """Whether a word may be replaced only by one of its part of speech."""
     skip_stop_words: bool = True
     scores: Literal["margin", "probability"] = "margin"
     """What is lowered: the margin, on a scale that the model's confidence does not change; or p_y, as published."""
 
     def measure(self) -> Measure:
         return self.scores
-
-    def needs(self) -> dict[str, str]:
-        needed = super().needs()
-        if self.min_similarity is not None:
-            needed["encoder"] = (
-                "textfooler bounds the similarity of sentences: pass an encoder, such as "
-                "encoder=SentenceEncoder.load(), or set min_similarity to null to attack without"
-            )
-        if self.same_part_of_speech:
-            needed["tagger"] = "textfooler is set to keep the part of speech: pass a tagger, or set it to false"
-        return needed
 
     def constraints(self, resources: Resources) -> Sequence[Constraint]:
         chosen: list[Constraint] = [without_stop_words] if self.skip_stop_words else []

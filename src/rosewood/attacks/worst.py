@@ -1,15 +1,17 @@
 """Worst case over several attacks: an example counts as robust only if none of them breaks it.
 
 The attacks of the list run one after the other on each example, and those that come later see only what the others
-left. They are ordered by what they cost on an example that they do not break, nearly: `pwws` and `textfooler` cost the
-same there, a text for each word and each substitute, and which of the two is first changes no verdict. Each draws the
+left. They are ordered by what they cost on an example that they do not break, nearly: there `pwws` asks for one text
+more than `textfooler` for each word that it replaces, but which of the two is first changes no verdict. Each draws the
 random numbers that it would draw alone. `max_queries` is for all of them together, and no text is scored twice; where
 it does not pay for slopes any more, the next attack has the rest. Results say which attack broke each example, and so
 what each one added.
 
 The lists, by threat: `words` has four searches through the same substitutes, all that the lexicon has for a word, so
 that what one search misses another may find. `characters` has misspelt words, in a fifth of the words at most, and
-edits that a reader does not see. `all` has both. `attacks` names other attacks, with their default settings.
+edits that a reader does not see. `all` has both. On a model without gradients, such as one with a defence around it,
+those that need them are left out, and results say so: `white_box` is then false in their settings. `attacks` names
+other attacks, with their default settings.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, Literal
 from torch import nn
 
 from rosewood.attacks.genetic import Genetic
-from rosewood.attacks.gradient import Gradient
+from rosewood.attacks.gradient import Gradient, has_gradients
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
@@ -58,9 +60,9 @@ class Worst(Attack):
     threat: Literal["words", "characters", "all"] = "words"
     """What may change, if no attacks are named."""
     attacks: str | None = None
-    """Names of attacks with commas, cheapest first, in place of those of the threat."""
+    """Names of attacks with commas, in their order, in place of those of the threat."""
     white_box: bool = True
-    """Whether attacks that need gradients are among those of the threat; a model with a defence around it has none."""
+    """Whether attacks that need gradients are among those of the threat; never where the model has no gradients."""
 
     def settings(self) -> dict[str, Any]:
         """Without what is as it was before there was the setting: results of older versions stay comparable."""
@@ -82,6 +84,9 @@ class Worst(Attack):
 
     def needs(self) -> dict[str, str]:
         return {name: why for each in self.members.values() for name, why in each.needs().items()}
+
+    def suited_to(self, model: nn.Module) -> Attack:
+        return self if self.attacks is not None or has_gradients(model) else replace(self, white_box=False)
 
     def problems_with(self, model: nn.Module) -> list[str]:
         return [problem for each in self.members.values() for problem in each.problems_with(model)]

@@ -139,6 +139,7 @@ def prepare(
     constraints = constraints_of(settings)
     if not isinstance(attack, Attack):
         raise RunError(f"an attack is chosen by a name or an attack such as Pwws(), got {attack!r}")
+    attack = attack.suited_to(model)
     max_length = settings.max_length or text_length(model, tokenizer)
     by_word = is_for_tokens(model)
     scorer = (TokenScorer if by_word else Scorer)(model, tokenizer, max_length, settings.batch_size)

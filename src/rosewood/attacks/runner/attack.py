@@ -1,7 +1,7 @@
 """What an attack is: settings, what it needs, and a search. The runner does the rest.
 
-Two things that several attacks share are here too: a greedy search (`Descent`), and substitutes from a lexicon
-(`Substitution`).
+What several attacks share is here too: a greedy search (`Descent`), substitutes from a lexicon (`WordSubstitution`),
+and bounds on what may happen to the meaning (`MeaningBounds`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from torch import nn
 
 from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first, lower
@@ -48,6 +49,13 @@ class Attack(Component):
     def lacks(self, resources: Resources) -> list[str]:
         """Sentences that say what is needed and was not given; none if all is there."""
         return [why for name, why in self.needs().items() if getattr(resources, name) is None]
+
+    def suited_to(self, model: nn.Module) -> Attack:
+        """The attack with settings under which it can be carried out on a model; this one, or one that says otherwise.
+
+        Results are under the settings that it has then.
+        """
+        return self
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int | None:
         """How many of the words of a text the attack could change at all; None if it cannot say."""
@@ -120,7 +128,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Substitution(Attack):
+class WordSubstitution(Attack):
     """Settings of every attack that replaces words by those of a lexicon.
 
     The papers' code splits text that was tokenized before at its spaces (`split_at_spaces`), and some of it looks words
@@ -154,3 +162,24 @@ class Substitution(Attack):
     def constraints(self, resources: Resources) -> Sequence[Constraint]:
         """What rules substitutes out; nothing by default."""
         return ()
+
+
+class MeaningBounds(Attack):
+    """Attacks that keep the meaning as far as an encoder and a tagger can tell.
+
+    The settings are declared by each: their order is part of the fingerprint of its results.
+    """
+
+    min_similarity: float | None
+    same_part_of_speech: bool
+
+    def needs(self) -> dict[str, str]:
+        needed = super().needs()
+        if self.min_similarity is not None:
+            needed["encoder"] = (
+                f"{self.name} bounds the similarity of sentences: pass an encoder, such as "
+                "encoder=SentenceEncoder.load(), or set min_similarity to null to attack without"
+            )
+        if self.same_part_of_speech:
+            needed["tagger"] = f"{self.name} is set to keep the part of speech: pass a tagger, or set it to false"
+        return needed

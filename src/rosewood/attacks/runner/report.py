@@ -96,7 +96,23 @@ def caption_of(reports: Iterable[AttackReport]) -> str:
     reports = list(reports)
     lengths = dict.fromkeys(str(report.max_length) for report in reports)
     filters = filter_caption(report.summary for report in reports)
-    return " ".join([CAPTION, *filters, f"Texts are cut after {' or '.join(lengths)} tokens."])
+    return " ".join([CAPTION, *filters, f"Texts are cut after {' or '.join(lengths)} tokens.", *_gradients_in(reports)])
+
+
+def _gradients_in(reports: Sequence[AttackReport]) -> list[str]:
+    """Which models were attacked without gradients, if others in the same table were attacked with them."""
+    without = dict.fromkeys(each.model for each in reports if is_without_gradients(each))
+    if not without or all(map(is_without_gradients, reports)):
+        return []
+    return [
+        f"Attacked without gradients, by fewer attacks than the others: {', '.join(without)}. Figures of the two kinds "
+        "do not compare; --set white_box=false attacks all models in that way."
+    ]
+
+
+def is_without_gradients(report: AttackReport) -> bool:
+    """Whether attacks that need gradients were left out of the worst case over several attacks."""
+    return report.settings.get("white_box") is False
 
 
 def filter_caption(summaries: Iterable[AttackSummary]) -> list[str]:
@@ -117,8 +133,9 @@ def title_of(report: AttackReport) -> str:
 
 
 def name_of(report: AttackReport) -> str:
-    """The attack, as `--attack` takes it, and the protocol if there is one."""
+    """The attack, as `--attack` takes it, whether it was without gradients, and the protocol if there is one."""
     name = ":".join([report.attack, *filter(None, [report.settings.get("recipe")])])
+    name += " without gradients" if is_without_gradients(report) else ""
     return f"{name} ({report.protocol})" if report.protocol else name
 
 
