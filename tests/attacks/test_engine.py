@@ -49,7 +49,16 @@ ATTACKS: dict[str, Attack] = {
     "worst": Worst(attacks="gradient,pwws"),
 }
 PUBLISHED: tuple[Literal["probability", "raw-margin"], ...] = ("probability", "raw-margin")
+OTHER_FORMS: dict[str, Attack] = {
+    "gradient on letters": Gradient(edits="characters"),
+    "gradient, beam of 3": Gradient(beam_width=3),
+    "imperceptible, evolution": Imperceptible(max_edits=2, strategy="evolution", population=4),
+    "worst, words": Worst(),
+    "worst, characters": Worst(threat="characters"),
+}
+"""Searches that another setting makes another one."""
 each = pytest.mark.parametrize("method", list(ATTACKS.values()), ids=list(ATTACKS))
+each_form = pytest.mark.parametrize("method", (ATTACKS | OTHER_FORMS).values(), ids=ATTACKS | OTHER_FORMS)
 
 
 def by_text(result: AttackResult) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def test_batch_size_and_order_change_nothing(
     assert len(one.examples) == 30 and one.summary.counts["wrong"] == 3 and one.summary.counts["broken"] >= 5
 
 
-@each
+@each_form
 def test_the_confidence_of_the_model_changes_nothing(
     method: Attack,
     model: BertForSequenceClassification,
@@ -228,7 +237,7 @@ def test_the_query_budget_holds_and_is_spent(
                 assert after.status == "broken" or after.queries >= budget - 2 * (method.name in ("gradient", "worst"))
 
 
-@each
+@each_form
 def test_a_larger_budget_never_breaks_less(
     method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
 ) -> None:

@@ -2,11 +2,16 @@
 
 Three scores, high for attacked texts:
 - *frequency*: FGWS (Mozes et al. 2021). Words that are rare in the training texts become their most frequent synonym;
-  the score is what the predicted class loses by that, f(x)_y - f(x')_y.
+  the score is what the predicted class loses by that, f(x)_y - f(x')_y. Deviations: synonyms are those of one lexicon
+  (the authors': WordNet and the nearest neighbours in GloVe together); below which frequency a word is rare is fixed
+  (the authors choose it for each dataset, by the false alarms on validation texts).
 - *density*: RDE (Yoo et al. 2022). The features of the last layer are reduced to a few dimensions, and each class gets
   a mean and a covariance that outliers do not move (minimum covariance determinant); the score is the squared
-  Mahalanobis distance to the predicted class, which orders texts as the density does. Deviation: a linear PCA in place
-  of the kernel PCA, so that what was learnt can be written down without the training features.
+  Mahalanobis distance to the predicted class. Deviations: within a class that orders texts as its density does, but
+  classes whose covariances have different determinants are compared by distance, not by likelihood, which has the log
+  of the determinant, too; training texts are grouped by the class that the model predicts (the authors': their
+  labels); a linear PCA is in place of the kernel PCA, so that what was learnt can be written down without the
+  training features.
 - *energy* (Liu et al. 2020): minus the log of the sum of the exponentiated logits.
 
 The threshold lets through all but the share `false_alarms` of the training texts that were kept apart for it. The
