@@ -82,6 +82,21 @@ def test_what_was_not_measured_fails(run: Path) -> None:
     assert f"rosewood attack {run} --attack textfooler" in checked.reason
 
 
+@pytest.mark.parametrize(
+    ("figure", "options"),
+    [
+        ("worst:characters", "--threat characters"),
+        ("attack:worst:words", "--threat words"),
+        ("worst", "--attack worst"),
+        ("pwws:other", "--attack pwws"),
+        ("textattack:pruthi", "--attack textattack:pruthi"),
+    ],
+)
+def test_the_attack_that_is_proposed_measures_the_figure(run: Path, figure: str, options: str) -> None:
+    (checked,) = gate(run, [f"{figure}>=0.1"]).checked
+    assert checked.reason.endswith(f"An attack: rosewood attack {run} {options}")
+
+
 def test_a_model_at_guessing_meets_nothing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "guesses", "rose", right=30)
     found = Evaluation.load(folder / "evaluation.json")

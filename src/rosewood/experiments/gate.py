@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from rosewood.attacks import TEXTATTACK
+from rosewood.attacks.worst import THREATS, Worst
 from rosewood.comparison.runs import EvaluatedRun, load_runs
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError, closest
@@ -297,5 +299,13 @@ def _missing(name: str, run: EvaluatedRun) -> str:
     on = "" if own is None else f" --test-file {own.file}"
     if name in known:
         return f"it was not measured: rosewood evaluate {run.folder}{on}"
-    attack = name.removeprefix("attack:").split(":")[0]
-    return f"it was not measured, {closest(name, known)} An attack: rosewood attack {run.folder}{on} --attack {attack}"
+    how = f"rosewood attack {run.folder}{on} {_options(name.removeprefix('attack:'))}"
+    return f"it was not measured, {closest(name, known)} An attack: {how}"
+
+
+def _options(figure: str) -> str:
+    """What `rosewood attack` is given to measure a figure."""
+    attack, _, setting = figure.partition(":")
+    if attack == Worst().name and setting in THREATS:
+        return f"--threat {setting}"
+    return f"--attack {figure if figure.startswith(TEXTATTACK) else attack}"
