@@ -34,9 +34,9 @@ def test_a_defence_around_ones_own_model_leaves_a_run(
     test_rows = place.test.read_text(encoding="utf-8").count("\n") - 1
     assert json.loads((output / "evaluation.json").read_text())["sets"][0]["examples"] <= test_rows
 
-    card = (output / "README.md").read_text(encoding="utf-8")
+    card = (output / "model" / "README.md").read_text(encoding="utf-8")
     assert "with Rosewood's defence **corrected** around it" in card and "It was not trained after that." in card
-    assert str(tmp_path) not in card.split("## How it was hardened")[0]
+    assert "## How it was hardened" in card and str(tmp_path) not in card
     assert "clean" in rosewood("gate", output, "--require", "clean>=0.5", "--require", "typos>=0.05")
     assert f"The results are in {output}" in rosewood("evaluate", output, "--size", 20)
     assert "typos" in rosewood("attack", output, "--attack", "typos", "--examples", 5, "--max-queries", 20)

@@ -22,9 +22,10 @@ from rosewood.evaluation.measure import MEASURED
 from rosewood.models.names import models
 from rosewood.models.open import run_info
 from rosewood.report.sections.attacks import attack_table
+from rosewood.report.sections.hardening import changes_grid, tried_grid
 from rosewood.report.sections.training import commands, saved_defence
 from rosewood.report.subject import ReportedRun, Subject, right_on, short_name, subject_of, verdict
-from rosewood.results import Average, RunInfo, SetResult, write
+from rosewood.results import HARDENING, Average, Hardening, RunInfo, SetResult, write
 from rosewood.results.evaluation import described, guessed_sets, is_guessing
 from rosewood.results.grid import Grid, to_markdown
 
@@ -128,15 +129,25 @@ HUB_NAMES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 def write_card(folder: Path, path: Path, suite: str | None = None) -> list[Path]:
     """Write the card of a run, which the Hub's own parser must read first.
 
-    Beside the model there are also files with evaluation results, which are returned.
+    Beside the model there are also files with evaluation results, which are returned. The card of a model that
+    `rosewood harden` has found says how.
     """
     about, task = _read(folder, suite)
     text = str(_card(about, task))
+    if (folder / HARDENING).exists():
+        text = f"{text.rstrip()}\n\n{_how_it_was_hardened(Hardening.load(folder / HARDENING))}"
     ModelCard(text)
     write(path, text)
     if path != card_of(folder):
         return []
     return write_results(path.parent, result_files(about.runs[0], task))
+
+
+def _how_it_was_hardened(state: Hardening) -> str:
+    """What was measured before and after, what else was tried, and the commands that make the winner again."""
+    tables = "\n\n".join(_table(grid) for grid in (changes_grid(state), tried_grid(state)))
+    again = _fenced("\n".join(map(_without_folders, state.reproduce.splitlines())), "")
+    return f"## How it was hardened\n\n{_plain(state.sentence)}\n\n{tables}\n\n{again}\n"
 
 
 def card_of(folder: Path) -> Path:

@@ -25,6 +25,8 @@ from rosewood.results.evaluation import (
     SetResult,
 )
 from rosewood.results.experiment import (
+    HARDENING,
+    START,
     CandidateFigures,
     CellResult,
     CellState,

@@ -97,6 +97,9 @@ class Comparison(ResultFile):
 
 Seconds = Annotated[float, Field(ge=0)]
 Interval = tuple[Share, Share]
+HARDENING = "harden.json"
+START = "start"
+"""The candidate of a hardening that is the model as it was."""
 
 
 class CandidateFigures(ResultFile):
@@ -163,7 +166,7 @@ class Change(ResultPart):
     after_interval: Interval | None = None
     interval: tuple[float, float] | None = None  # of the difference
     p: Share | None = None  # two-sided
-    role: Literal["clean", "threat", "noise", "calibration"]
+    role: Literal["clean", "threat", "lexicon", "noise", "calibration"]  # lexicon: a threat with words not encoded
 
 
 class Hardening(ResultFile):

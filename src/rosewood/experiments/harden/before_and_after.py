@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from math import sqrt
 from pathlib import Path
@@ -17,23 +18,40 @@ from rosewood.attacks.runner.report import load_attack
 from rosewood.comparison.statistics import holm, mcnemar, paired_bootstrap
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
+from rosewood.errors import DataError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.files import correct_by_set, load_evaluation, predictions_path
-from rosewood.experiments.harden.candidates import START, attack_of
+from rosewood.experiments.harden.candidates import START, attack_of, defence_of, encodes, uses_lexicon
 from rosewood.experiments.harden.schedule import CLEAN_PER_ATTACKED
 from rosewood.experiments.harden.stage import WITHSTOOD, Work, judging_task, training_task
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_classifier
 from rosewood.results import AttackedExample, Change, Evaluation, Hardening
+from rosewood.words.lexicon import Lexicon
 
 TEST, BEFORE, AFTER = "test", "before", "after"
 LEVEL = 0.05
 Right = NDArray[np.bool_]
-Role = Literal["clean", "threat", "noise"]
+Role = Literal["clean", "threat", "lexicon", "noise"]
 
 
-def judge(model: Path, folder: Path, work: Work, rows: int) -> None:
-    """Measure a model on test rows: clean, under noise, under each threat; what is in the folder is kept."""
+def other_lexicon(work: Work) -> str | None:
+    """A lexicon that a front end does not encode: Roget's, or another one that is there; none if there is none."""
+    if not any(map(uses_lexicon, work.threats)):
+        return None
+    encoded = Lexicon.named(work.lexicon, work.data_dir).name
+    for name in ("roget", "counter-fitted", "wordnet"):
+        if name != encoded:
+            with suppress(DataError):  # its files or packages are not there
+                return Lexicon.named(name, work.data_dir).name
+    return None
+
+
+def judge(model: Path, folder: Path, work: Work, rows: int, other: str | None = None) -> None:
+    """Measure a model on test rows: clean, under noise, under each threat; what is in the folder is kept.
+
+    With another lexicon, threats that take words from one are measured with both.
+    """
     output = Path(work.output)
     task = judging_task(output)
     opened, tokenizer = load_classifier(str(model))
@@ -50,34 +68,38 @@ def judge(model: Path, folder: Path, work: Work, rows: int) -> None:
         progress=False,
     )
     attacked = load_split(task, "test", work.data_dir, rows, work.seed)
-    for threat in work.threats:
+    again = [(threat, other) for threat in work.threats if other is not None and uses_lexicon(threat)]
+    for threat, lexicon in [*((threat, None) for threat in work.threats), *again]:
         attack = attack_of(threat, work.black_box)
         campaign = prepare(
             opened,
             tokenizer,
             attacked,
             attack,
-            provisions(attack, training_task(output), work.data_dir, work.lexicon),
+            provisions(attack, training_task(output), work.data_dir, lexicon or work.lexicon),
             AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
             task=task.name,
             split="test",
         )
-        carry_out(campaign, attack_folder(folder, threat), progress=False)
+        carry_out(campaign, attack_folder(folder, threat, lexicon), progress=False)
 
 
-def attack_folder(folder: Path, threat: str) -> Path:
+def attack_folder(folder: Path, threat: str, other: str | None = None) -> Path:
     """Where a model's attack by a threat is kept, among the attacks of its folder."""
-    return folder / "attacks" / f"{threat}-test".replace(":", "-")
+    return folder / "attacks" / "-".join(filter(None, [threat, other, "test"])).replace(":", "-")
 
 
-def changes(before: Path, after: Path, threats: Sequence[str]) -> list[Change]:
+def changes(before: Path, after: Path, threats: Sequence[str], other: str | None = None) -> list[Change]:
     """Every figure of two models on the same test rows, and the paired test between them."""
     found = [*_on_sets(before, after)]
-    for threat in threats:
-        ours, theirs = (load_attack(attack_folder(folder, threat)) for folder in (after, before))
+    again = [(threat, other) for threat in threats if other is not None and uses_lexicon(threat)]
+    for threat, lexicon in [*((threat, None) for threat in threats), *again]:
+        ours, theirs = (load_attack(attack_folder(folder, threat, lexicon)) for folder in (after, before))
         pair = [np.array([each.status in WITHSTOOD for each in side.examples]) for side in (ours, theirs)]
         ends = theirs.summary.robust_interval, ours.summary.robust_interval
-        found.append(_change(f"under {threat}", "threat", pair[0], pair[1], *ends))
+        role: Role = "lexicon" if lexicon else "threat"
+        what = f"{threat} with {lexicon}" if lexicon else f"under {threat}"
+        found.append(_change(what, role, pair[0], pair[1], *ends))
     return found
 
 
@@ -127,53 +149,71 @@ def _change(
 
 
 def is_better(found: Sequence[Change], max_clean_loss: float) -> bool:
-    """Whether some threat is met better beyond noise and none worse, and the clean accuracy is not below its limit.
+    """Whether some threat is met better beyond noise and none worse, and the clean loss on these rows is allowed."""
+    return is_more_robust(found) and not loses_more(found, max_clean_loss)
 
-    Threats are tested together (Holm). The limit counts as broken where the whole interval of the loss is beyond it.
+
+def is_more_robust(found: Sequence[Change]) -> bool:
+    """Whether some threat is met better beyond noise, and none worse.
+
+    Threats are tested together (Holm), and the whole interval of the gain must lie above 0.
     """
     threats = {each.what: each for each in found if each.role == "threat"}
     adjusted = holm({what: each.p for what, each in threats.items() if each.p is not None})
-    sure = [threats[what].difference for what, p in adjusted.items() if p < LEVEL]
+    sure = [threats[what] for what, p in adjusted.items() if p < LEVEL]
+    gains = [each for each in sure if each.interval is not None and each.interval[0] > 0]
+    return bool(gains) and all(each.difference > 0 for each in sure)
+
+
+def loses_more(found: Sequence[Change], max_clean_loss: float) -> bool:
+    """Whether the clean accuracy falls by more than was allowed: on these rows, whatever the interval says."""
     clean = next(each for each in found if each.role == "clean")
-    assert clean.interval is not None
-    return bool(sure) and min(sure) > 0 and clean.interval[1] >= -max_clean_loss / 100
+    return clean.difference < -max_clean_loss / 100 - 1e-9
 
 
-def sentence_of(state: Hardening, better: bool) -> str:
-    """The end in words."""
+def sentence_of(state: Hardening, kept: str = "") -> str:
+    """The end in words; `kept` is where the candidate is, in the folder of the hardening."""
     if not state.changes:
         return (
             "Nothing is better beyond noise: on held-out rows no candidate within the limits was more robust than your "
             "model. It is unchanged."
         )
     figures = "; ".join(_change_in_words(each) for each in state.changes if each.role in ("threat", "clean"))
-    if better:
-        return f"{state.winner} is better: {figures}.{_loses_more(state)}{_one_lexicon(state)}"
+    if is_better(state.changes, state.max_clean_loss):
+        return f"{state.winner} is better: {figures}.{_one_lexicon(state)}"
+    place = f" It is kept in {kept}." if kept else ""
+    if is_more_robust(state.changes):
+        return (
+            f"Your model is unchanged: {state.winner} is more robust, and loses more clean accuracy than you allow: "
+            f"{figures}. {_lost(state)}{place}"
+        )
     threats = [each for each in state.changes if each.role == "threat"]
     least = max(_detectable(each) for each in threats)
     return (
-        f"Nothing is better beyond noise: your model is unchanged. The best candidate, {state.winner}: {figures}. "
-        f"These test rows show differences of about {100 * least:.0f} points or more."
+        f"Nothing is better beyond noise: your model is unchanged. The best candidate, {state.winner}: {figures}."
+        f"{place} These test rows show differences of about {100 * least:.0f} points or more."
     )
 
 
-def _loses_more(state: Hardening) -> str:
-    """Said of a winner that loses more clean accuracy on test rows than was allowed, though that may be chance."""
+def _lost(state: Hardening) -> str:
+    """The clean accuracy that was lost on test rows, and on held-out rows."""
     clean = next(each for each in state.changes if each.role == "clean")
-    if clean.difference >= -state.max_clean_loss / 100:
-        return ""
     held_out = state.last(START).clean_accuracy - state.last(str(state.winner)).clean_accuracy
     return (
-        f" Mind the clean accuracy: on these {clean.examples} rows it falls by {-100 * clean.difference:.1f} points, "
-        f"and you allow {state.max_clean_loss:g}. On the {len(state.last(START).right)} held-out rows it "
-        f"{'fell' if held_out > 0 else 'rose'} by {100 * abs(held_out):.1f}, so that may be chance: measure it on more "
-        "rows before you use it."
+        f"On these {clean.examples} rows it falls by {-100 * clean.difference:.1f} points, and --max-clean-loss is "
+        f"{state.max_clean_loss:g}; on the {len(state.last(START).right)} held-out rows it "
+        f"{'fell' if held_out > 0 else 'rose'} by {100 * abs(held_out):.1f}."
     )
 
 
 def _one_lexicon(state: Hardening) -> str:
-    """Said of encoded synonyms, which are judged by attacks with the lexicon that they encode."""
-    if "encoded" not in str(state.winner):
+    """Said of encoded synonyms: attacks with the lexicon that they encode are what they are best against."""
+    if not encodes(defence_of(str(state.winner))):
+        return ""
+    others = "; ".join(_change_in_words(each) for each in state.changes if each.role == "lexicon")
+    if others:
+        return f" Its attacks used the lexicon that it encodes. With words of another one: {others}."
+    if not any(map(uses_lexicon, state.threats)):
         return ""
     return " Its attacks used the lexicon that it encodes: attack it with another one, too, such as --lexicon roget."
 

@@ -28,24 +28,28 @@ from rosewood.comparison.runs import load_runs
 from rosewood.config.settings import RunSettings
 from rosewood.experiments.cell import duration
 from rosewood.experiments.harden.before_and_after import AFTER, BEFORE, TEST, saved_examples
-from rosewood.experiments.harden.candidates import START, behind
+from rosewood.experiments.harden.candidates import behind, defence_of
 from rosewood.experiments.harden.race import Race
 from rosewood.experiments.harden.schedule import Stopwatch
 from rosewood.experiments.harden.stage import FOLDER, TASK, Work, weights_of, whole_task
-from rosewood.report import sections
 from rosewood.report.figures.lab import hardening
 from rosewood.report.figures.style import save
-from rosewood.report.hub import model_card
+from rosewood.report.hub import card_of, write_card
 from rosewood.report.page import write_report
-from rosewood.report.sections import Chart, Charts, Listing, Section
+from rosewood.report.sections.hardening import (
+    READ_ONCE,
+    figures_of,
+    hardening_section,
+    sides_of,
+    stage_of,
+    tried_grid,
+)
 from rosewood.report.subject import subject_of
-from rosewood.results import CandidateFigures, Change, Hardening, RunInfo, write
+from rosewood.results import START, Change, Hardening, RunInfo, write
 from rosewood.results.files import staged
-from rosewood.results.grid import Folded, Grid, to_markdown
-from rosewood.tensors.statistics import wilson_interval
+from rosewood.results.grid import Folded
 
 SHOWN_TEXTS = 3
-READ_ONCE = "Test rows were read once, after everything was chosen."
 
 
 class Board:
@@ -95,63 +99,12 @@ def tried_table(state: Hardening) -> Table:
     out = {name for each in state.decisions for name in each.entered if name not in each.kept}
     for each in state.tried:
         style = "bold" if each.candidate == state.winner else "dim" if each.candidate in out else ""
-        table.add_row(escape(each.candidate), stage_of(each), *_figures(each), style=style)
-    tried = {each.candidate for each in state.tried}
+        table.add_row(escape(each.candidate), stage_of(each), *figures_of(each), style=style)
+    tried = {each.candidate.removeprefix(behind(defence_of(each.candidate), "")) for each in state.tried}
     for name in state.schedule.entrants if state.schedule else []:
-        if behind(state.shield or "", name) not in tried:
+        if name not in tried:
             table.add_row(escape(name), "waiting", "", "", "", style="dim")
     return table
-
-
-def stage_of(found: CandidateFigures) -> str:
-    """How far a candidate has come."""
-    if found.candidate == START:
-        return "as it is"
-    return f"{found.steps} steps" if found.steps else "no training"
-
-
-def _figures(found: CandidateFigures) -> tuple[str, str, str]:
-    return _accuracy(found.right), _accuracy(found.robust), f"{found.cost:g}"
-
-
-def _accuracy(right: list[bool]) -> str:
-    low, high = wilson_interval(sum(right), len(right))
-    return f"{100 * sum(right) / len(right):.1f} ({100 * low:.0f}-{100 * high:.0f})"
-
-
-def tried_grid(state: Hardening) -> Grid:
-    """All candidates on held-out rows, for a page or a file."""
-    rows = [[each.candidate, stage_of(each), *_figures(each)] for each in state.tried]
-    caption = (
-        "In %, with 95 % Wilson intervals, on rows held out from training; as each was measured last. Robust: right "
-        f"under {' and '.join(state.threats)}. Cost: passes of the network for one text."
-    )
-    return Grid("Candidates", ["candidate", "stage", "clean", "robust", "cost"], rows, caption, texts=2)
-
-
-def changes_grid(state: Hardening) -> Grid:
-    """Before and after on test rows."""
-    rows = [[each.what, str(each.examples), *_sides(each), *_test(each)] for each in state.changes]
-    caption = (
-        f"{READ_ONCE} In %, with 95 % intervals: Wilson for accuracies, paired bootstrap for the change; p: McNemar's "
-        "exact test on the same rows, two-sided."
-    )
-    header = ["", "rows", "before", "after", "change", "95 % interval", "p"]
-    return Grid(f"{state.task}: your model, and {state.winner}", header, rows, caption)
-
-
-def _sides(each: Change) -> list[str]:
-    pairs = ((each.before, each.before_interval), (each.after, each.after_interval))
-    return [
-        f"{100 * value:.1f}" + ("" if ends is None else f" ({100 * ends[0]:.0f}-{100 * ends[1]:.0f})")
-        for value, ends in pairs
-    ]
-
-
-def _test(each: Change) -> list[str]:
-    ends = "" if each.interval is None else f"{100 * each.interval[0]:+.1f} to {100 * each.interval[1]:+.1f}"
-    p = "" if each.p is None else "< 0.001" if each.p < 0.001 else f"{each.p:.3f}"
-    return [f"{100 * each.difference:+.1f}", ends, p]
 
 
 def changes_table(state: Hardening) -> Table:
@@ -161,9 +114,9 @@ def changes_table(state: Hardening) -> Table:
     table.add_column("")
     for column in ("rows", "before", "after", "change"):
         table.add_column(column, justify="right")
-    for role in ("threat", "clean", "noise", "calibration"):
+    for role in ("threat", "lexicon", "clean", "noise", "calibration"):
         for each in (change for change in state.changes if change.role == role):
-            before, after = _sides(each)
+            before, after = sides_of(each)
             change = f"{100 * each.difference:+.1f}"
             if each.interval is not None:
                 change += " ({:+d} to {:+d})".format(*(round(100 * end) for end in each.interval))
@@ -198,35 +151,33 @@ def show_end(state: Hardening, output: Path, console: Console) -> None:
     of_budget = "" if state.costs is None else f" of {duration(state.budget)}"
     console.print(f"{duration(state.spent)}{of_budget}.", highlight=False)
     if state.outcome == "hardened":
-        where = f"The model is in {output}/model, its card in {output}/README.md\nTo make it again:\n{state.reproduce}"
+        where = f"The model is in {output}/model, its card in {card_of(output)}\nTo make it again:\n{state.reproduce}"
         console.print(where, highlight=False, markup=False, soft_wrap=True)  # paths and commands are for copying
     console.print(f"Everything that was measured: {output}/report.html", highlight=False, markup=False, soft_wrap=True)
 
 
-PAGE, CARD, FIGURE = "report.html", "README.md", "trade-off.html"
+PAGE, FIGURE = "report.html", "trade-off.html"
 _OF_RUNS = ("run.json", "recipe.yaml", "average.json", "metrics.json", "history.jsonl")
 
 
-def export(race: Race) -> None:
+def export(race: Race, hardened: bool) -> None:
     """Write everything that is for the user; what is there already is written again, to the same end."""
     state, output = race.state, race.output
-    if state.winner not in (None, START):
-        race.state = state = state.model_copy(update={"reproduce": commands(race, str(state.winner))})
-    if state.winner is not None and state.outcome == "hardened":
-        _as_run(race, state.winner)
+    if hardened:
+        _as_run(race, str(state.winner))
     folders = [output / TEST / name for name in (BEFORE, AFTER) if (output / TEST / name).exists()]
     about = subject_of(load_runs(folders), BEFORE if len(folders) > 1 else None, title=f"Hardening on {state.task}")
-    write_report([about], output / PAGE, notes=[state.sentence], closing=[_section(state)])
+    write_report([about], output / PAGE, notes=[state.sentence], closing=[hardening_section(state)])
     save(hardening(state), output / FIGURE)
-    if state.outcome == "hardened":
-        write(output / CARD, _card(output, state))
+    if hardened:
+        write_card(output, card_of(output))
 
 
 def commands(race: Race, candidate: str) -> str:
     """What makes a candidate again, a command a line: its training, and what is then made of it."""
     work = race.work_of(candidate)
     parts = [] if work.kind == "trained" else [name for name in work.made_of if name != START]
-    trained = [work] if work.kind == "trained" else [race.work_of(behind(race.shield, name)) for name in parts]
+    trained = [work] if work.kind == "trained" else [race.work_of(race.shielded(name)) for name in parts]
     places = {each.candidate: _again(race.entrant(each.candidate).name) for each in trained}
     lines = [_train(race, each, places[each.candidate]) for each in trained]
     inside, task = [*places.values(), race.base.model][0], []
@@ -296,23 +247,3 @@ def _of_elsewhere(race: Race, winner: str) -> RunInfo:
         command="",
         status="finished",
     )
-
-
-def _section(state: Hardening) -> Section:
-    """What was tried on held-out rows, and how the winner is made."""
-    chart = Chart(hardening(state), "Each candidate's clean and robust accuracy on held-out rows, with 95 % intervals.")
-    parts = [Charts([chart]), sections.Table(tried_grid(state))]
-    if state.changes:
-        parts.insert(0, sections.Table(changes_grid(state)))
-    if state.reproduce:
-        parts.append(Listing(f"How {state.winner} is made", state.reproduce, folded=False))
-    return Section(
-        "What was tried", parts, "Rows that were held out from training chose; test rows were read once, at the end."
-    )
-
-
-def _card(output: Path, state: Hardening) -> str:
-    """The card of the run, and how it was found."""
-    tables = "\n\n".join(to_markdown(grid) for grid in (changes_grid(state), tried_grid(state)))
-    found = f"## How it was hardened\n\n{state.sentence}\n\n{tables}\n\n```\n{state.reproduce}\n```\n"
-    return f"{str(model_card(output)).rstrip()}\n\n{found}"

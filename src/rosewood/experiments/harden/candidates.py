@@ -9,8 +9,8 @@ with it around them: that is what would be shipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,8 +21,8 @@ from rosewood.config.strict_yaml import parse_overrides
 from rosewood.defences.runner.wrap import choose_defence
 from rosewood.errors import RunError
 from rosewood.recipe import Recipe, load_recipe
+from rosewood.results import START
 
-START = "start"
 ALPHAS = (0.5, 0.75, 0.25)
 """Shares of the trained model in a mixture with the start, the most promising first."""
 AT_PRETRAINED = "@pretrained"
@@ -40,6 +40,8 @@ class Trained:
     """As `rosewood train --set` takes them."""
     recipe: Recipe
     origin: Literal["checkpoint", "pretrained"]
+    front_end: str = ""
+    """The defence without which its model is not to be used, such as `encoded`; most have none."""
 
     @classmethod
     def parse(cls, text: str) -> Trained:
@@ -108,16 +110,54 @@ def attack_of(threat: str, black_box: bool = False) -> Attack:
     return choose_attack(threat)
 
 
-def entrants(threats: Sequence[str], asked: Sequence[str] = ()) -> list[Trained]:
-    """The recipes that race, the most promising first; those that were asked for, or else what suits the threats."""
-    if asked:
-        return [Trained.parse(text) for text in dict.fromkeys(asked)]
+def encodes(defence: str) -> bool:
+    """Whether a front end, or a part of one, is `encoded`.
+
+    >>> encodes("corrected+encoded"), encodes("corrected"), encodes("")
+    (True, False, False)
+    """
+    return "encoded" in defence.split("+")
+
+
+def defence_of(candidate: str) -> str:
+    """The defence around a candidate, by its name.
+
+    >>> defence_of("corrected+encoded around 0.5 encoded + 0.5 start"), defence_of("encoded")
+    ('corrected+encoded', '')
+    """
+    return candidate.partition(" around ")[0] if " around " in candidate else ""
+
+
+def uses_lexicon(threat: str) -> bool:
+    """Whether an attack by this threat takes substitutes from a lexicon."""
+    return "lexicon" in attack_of(threat).needs()
+
+
+def entrants(
+    threats: Sequence[str], asked: Sequence[str] = (), around: Sequence[str] = (), lexicon: str | None = None
+) -> list[Trained]:
+    """The recipes that race, the most promising first; those that were asked for, or else what suits the threats.
+
+    A recipe that learns from encoded texts races with the encoding in front, if that is among the defences.
+    """
+    front_end = next((defence for defence in reversed(around) if encodes(defence)), "")
+    names = list(dict.fromkeys(asked)) or _usual(threats, bool(front_end), lexicon)
+    racing = [Trained.parse(name) for name in names]
+    return [replace(each, front_end=front_end if _is_encoded(each.recipe) else "") for each in racing]
+
+
+def _is_encoded(recipe: Recipe) -> bool:
+    return any(getattr(each, "encoded", False) for each in recipe.perturbations())
+
+
+def _usual(threats: Sequence[str], encoding: bool, lexicon: str | None) -> list[str]:
     letters = any(name in ("characters", "all", *_LETTERS) for name in threats)
     words = any(name in ("words", "all", *_WORDS) for name in threats)
     kind = "" if letters == words else ":letters" if letters else ":words"
     found = [f"augment{kind}", "augment+rose", "augment:random", "rose-ensemble:fast@pretrained"]
-    found += [f"augment{kind} objective.divergence_weight=4", "augment+rose selection.keep_quantile=0.8"]
-    return [Trained.parse(text) for text in found]
+    if words and encoding:  # its words are those of the front end
+        found.insert(1, "encoded" + ("" if lexicon is None else f" perturbation.lexicon={lexicon}"))
+    return [*found, f"augment{kind} objective.divergence_weight=4", "augment+rose selection.keep_quantile=0.8"]
 
 
 def wrappers(threats: Sequence[str], max_cost: float, asked: Sequence[str] | None = None) -> list[str]:
@@ -136,20 +176,34 @@ def wrappers(threats: Sequence[str], max_cost: float, asked: Sequence[str] | Non
     return [name for name, cost in passes.items() if cost <= max_cost]
 
 
-def untrained(finalists: Sequence[Trained], around: Sequence[str], shield: str = "") -> list[Untrained]:
+def untrained(
+    finalists: Sequence[Trained], around: Sequence[str], shield_of: Callable[[Trained], str] = lambda each: ""
+) -> list[Untrained]:
     """What can be made of the finalists, of which the best comes first, without training: the most promising first.
 
     Mixtures have the shield around them that the finalists had in the race; the other defences, and none, are tried
     around the finalists too. Models mix only if their training started from the same weights, head included: those of
-    the checkpoint.
+    the checkpoint. Of two with different shields no mean is taken.
     """
-    mixing = [each.name for each in finalists if each.origin == "checkpoint"]
-    mixtures = [WeightMixture(((name, share), (START, 1 - share))) for name in mixing for share in ALPHAS]
-    soups = [WeightMixture(tuple((name, 1 / len(mixing)) for name in mixing))] if len(mixing) > 1 else []
+    mixing = {each.name: shield_of(each) for each in finalists if each.origin == "checkpoint"}
+    mixtures = [
+        Untrained(WeightMixture(((name, share), (START, 1 - share))), shield)
+        for name, shield in mixing.items()
+        for share in ALPHAS
+    ]
+    shields = set(mixing.values())
+    soups = []
+    if len(mixing) > 1 and len(shields) == 1:
+        soups = [Untrained(WeightMixture(tuple((name, 1 / len(mixing)) for name in mixing)), *shields)]
     best, rest = mixtures[: len(ALPHAS)], mixtures[len(ALPHAS) :]
-    others = [defence for defence in (*around, "") if defence != shield]
     return [
-        *(Untrained(each, shield) for each in (*best, *soups)),
-        *(Untrained(each.name, defence) for each in finalists for defence in others),
-        *(Untrained(each, shield) for each in rest),
+        *best,
+        *soups,
+        *(
+            Untrained(each.name, defence)
+            for each in finalists
+            for defence in (*around, "")
+            if defence != shield_of(each)
+        ),
+        *rest,
     ]

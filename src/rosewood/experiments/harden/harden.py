@@ -18,12 +18,29 @@ from rosewood.data.tasks import Task, load_task
 from rosewood.errors import ExperimentError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.experiments.engines.local import CellEngine
-from rosewood.experiments.harden.before_and_after import AFTER, BEFORE, TEST, changes, is_better, judge, sentence_of
-from rosewood.experiments.harden.board import Board, export
-from rosewood.experiments.harden.candidates import START, entrants, threat_names, untrained, wrappers
+from rosewood.experiments.harden.before_and_after import (
+    AFTER,
+    BEFORE,
+    TEST,
+    changes,
+    is_better,
+    judge,
+    other_lexicon,
+    sentence_of,
+)
+from rosewood.experiments.harden.board import Board, commands, export
+from rosewood.experiments.harden.candidates import (
+    START,
+    defence_of,
+    encodes,
+    entrants,
+    threat_names,
+    untrained,
+    wrappers,
+)
 from rosewood.experiments.harden.costs import measured_costs
 from rosewood.experiments.harden.race import FILE, Here, Race, bars_on_terminals_only
-from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, planned, seconds_of
+from rosewood.experiments.harden.schedule import LEAST_STEPS, Stopwatch, counted, planned, seconds_of, ticking
 from rosewood.experiments.harden.stage import (
     FOLDER,
     RUN,
@@ -58,6 +75,8 @@ UNKNOWN_ORIGIN = (
     "your model does not say what it was fine-tuned from, so recipes that start from the pre-trained model start from "
     "yours: name that one with --pretrained"
 )
+DECIDING = ("train", "validation", "test")
+"""Splits of which other files are another hardening; of test data the bytes are hashed, and no row is read."""
 ALLOWED = {"labels", "pretrained", "max_length", "class_weights", "seed", "data_dir", "train_size", "precision"}
 """The settings of a run that a hardening takes."""
 
@@ -140,13 +159,14 @@ def harden(
     asked = RunSettings.checked(named | settings, ExperimentError)
     if asked.precision == "auto":  # here and now, so that all candidates have the same
         asked = asked.model_copy(update={"precision": "bfloat16" if has_bfloat16() else "float32"})
-    names, racing = threat_names(threats), entrants(threat_names(threats), candidates)
+    names = threat_names(threats)
     around = wrappers(names, max_cost, wrapped)
+    racing = entrants(names, candidates, around, lexicon)
     files = {"train_file": train_file, "eval_file": eval_file, "test_file": test_file}
     whole = _task(task, files, list(text_columns), label_column)
     facts = {
         "model": folder_fingerprint(asked.model),
-        "data": source_identity(whole, "train", asked.data_dir),
+        "data": {name: source_identity(whole, name, asked.data_dir) for name in DECIDING if name in whole.splits},
         "settings": asked.model_dump(mode="json", exclude={"model", "data_dir"}),
         "candidates": [[each.origin, deciding(each.recipe.to_dict())] for each in racing],
         "wrapped": around,
@@ -158,10 +178,11 @@ def harden(
     }
     check_writable(output)
     with held(output):
-        state = _opened(output, fingerprint_of(facts, ordered=False))
+        identity = fingerprint_of(facts, ordered=False)
+        state = _opened(output, identity)
         divide(whole, output, asked.data_dir)
         begun = state or Hardening(
-            identity=fingerprint_of(facts, ordered=False),
+            identity=identity,
             command=typed_command(),
             model=str(model),
             start="",
@@ -175,7 +196,7 @@ def harden(
         )
         if begun.outcome is not None:
             return begun
-        chosen = watch or Stopwatch(before=begun.spent)
+        chosen = watch or Stopwatch(before=max(begun.spent, counted(output, identity)))
         board = Board(console or get_console(), output, chosen)
         base = Work(
             candidate=START,
@@ -196,7 +217,7 @@ def harden(
             settings=_of_runs(asked),
         )
         race = Race(begun, output, base, racing, around, engine or Here(), chosen, board.news)
-        with board.shown():
+        with board.shown(), ticking(chosen, output, identity):
             try:
                 return _hardened(race, asked, held_out=chooses_and_judges(whole)[0] is None)
             except Interrupted:
@@ -217,16 +238,18 @@ def _hardened(race: Race, asked: RunSettings, held_out: bool) -> Hardening:
     before, after = race.output / TEST / BEFORE, race.output / TEST / AFTER
     test_rows = race.test_rows()
     race.news(race.state, f"{winner} is the choice on held-out rows; now the test rows, which nobody has read yet")
-    judge(Path(race.base.model), before, race.base, test_rows)
-    better = False
+    other = other_lexicon(race.base) if encodes(defence_of(winner)) else None
+    judge(Path(race.base.model), before, race.base, test_rows, other)
+    better, kept = False, ""
     if winner != START:
-        judge(weights_of(race.run_of(winner)), after, race.base, test_rows)
-        race.update(changes=changes(before, after, race.state.threats))
+        found = race.run_of(winner)
+        judge(weights_of(found), after, race.base, test_rows, other)
+        race.update(changes=changes(before, after, race.state.threats, other), reproduce=commands(race, winner))
         better = is_better(race.state.changes, race.state.max_clean_loss)
-    race.state = race.state.model_copy(update={"outcome": "hardened" if better else "unchanged"})
-    race.state = race.state.model_copy(update={"sentence": sentence_of(race.state, better)})
-    export(race)
-    race.update()
+        kept = str(found.resolve().relative_to(race.output.resolve()))
+    race.update(sentence=sentence_of(race.state, kept))
+    export(race, better)
+    race.update(outcome="hardened" if better else "unchanged")  # last: where it is, all is
     return race.state
 
 
@@ -377,6 +400,7 @@ def _plan(race: Race) -> None:
         {"choosing": choosing, "steps": _steps(race)},
         len(race.around),
         len(untrained(race.entrants[:2], race.around)),
+        race.attacks,
     )
     race.update(_plan_in_words(schedule, race), costs=costs, schedule=schedule, planned_at=spent)
 

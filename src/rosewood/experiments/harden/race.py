@@ -19,7 +19,16 @@ from rosewood.data.loading import load_split
 from rosewood.errors import ExperimentError
 from rosewood.experiments.cell import ERROR, duration
 from rosewood.experiments.engines.local import CellEngine, Event
-from rosewood.experiments.harden.candidates import START, Trained, Untrained, behind, untrained
+from rosewood.experiments.harden.candidates import (
+    START,
+    Trained,
+    Untrained,
+    behind,
+    defence_of,
+    encodes,
+    untrained,
+    uses_lexicon,
+)
 from rosewood.experiments.harden.schedule import (
     USED,
     Stopwatch,
@@ -39,12 +48,12 @@ from rosewood.experiments.harden.stage import (
     shielded,
     work_on_candidate,
 )
-from rosewood.results import CandidateFigures, Decision, Hardening, Schedule
+from rosewood.results import HARDENING, CandidateFigures, Decision, Hardening, Schedule
 from rosewood.results.evaluation import majority_share
 from rosewood.results.files import write_whole
 from rosewood.training.callbacks import Interrupted
 
-FILE, CANDIDATES = "harden.json", "candidates"
+FILE, CANDIDATES = HARDENING, "candidates"
 News = Callable[[Hardening, str], None]
 """Called with what is known so far and a sentence about what has happened."""
 
@@ -90,6 +99,11 @@ class Race:
     watch: Stopwatch
     news: News
 
+    @property
+    def attacks(self) -> int:
+        """How often test rows are attacked, at most: a winner that encodes a lexicon also meets another one."""
+        return 2 if any(map(encodes, self.around)) and any(map(uses_lexicon, self.state.threats)) else 1
+
     def update(self, said: str = "", **changes: object) -> None:
         """Write down what has become known, before anything is done with it."""
         spent = self.watch.spent(self.output)
@@ -109,13 +123,13 @@ class Race:
         self._check_start()
         self.measure([self._made(Untrained(START, defence), 0) for defence in self.around], 0, "no training")
         self._choose_shield()
-        going = [behind(self.shield, name) for name in self.state.schedule.entrants]
+        going = self._racing()
         for stage in range(1, len(self.state.schedule.keep) + 1):
             self.measure([self._trained(name, stage) for name in going], stage, f"stage {stage}")
             going = self._kept(stage, going)
         finalists = [self.entrant(name) for name in going]
         stage = len(self.state.schedule.keep) + 1
-        fitting = self._fitting(untrained(finalists, self.around, self.shield), stage)
+        fitting = self._fitting(untrained(finalists, self.around, self.shield_of), stage)
         self.measure([self._made(each, stage) for each in fitting], stage, "made without training")
         winner = self.choice()
         self.update(winner=winner)
@@ -132,6 +146,18 @@ class Race:
     def shield(self) -> str:
         """The defence around all candidates of the race, or none."""
         return self.state.shield or ""
+
+    def shield_of(self, entrant: Trained) -> str:
+        """The defence around an entrant: that of all, or its own front end where that of all has no such part."""
+        return entrant.front_end if entrant.front_end and not encodes(self.shield) else self.shield
+
+    def shielded(self, name: str) -> str:
+        """What the candidate is called that an entrant is in the race, from the name of its recipe."""
+        return behind(self.shield_of(next(each for each in self.entrants if each.name == name)), name)
+
+    def _racing(self) -> list[str]:
+        assert self.state.schedule is not None
+        return [self.shielded(name) for name in self.state.schedule.entrants]
 
     def _check_start(self) -> None:
         """A model that guesses cannot be misled: whatever it keeps under attack is not robustness."""
@@ -163,8 +189,7 @@ class Race:
         for folder in by_folder:  # in one order, whichever ended first, and whoever has measured it
             found = CandidateFigures.load(result_file(folder, stage))
             self.state = self.state.model_copy(update=self.state.with_measured(found))
-        assert self.state.schedule is not None
-        racing = [behind(self.shield, name) for name in self.state.schedule.entrants]
+        racing = self._racing()
         first = [behind(defence, START) for defence in ("", *self.around)]
         now, earlier = [work.candidate for work in works], [each.candidate for each in self.state.tried]
         order = list(dict.fromkeys([*first, *racing, *now, *earlier]))
@@ -194,7 +219,7 @@ class Race:
 
     def entrant(self, candidate: str) -> Trained:
         """The recipe of a candidate of the race."""
-        return next(each for each in self.entrants if behind(self.shield, each.name) == candidate)
+        return next(each for each in self.entrants if self.shielded(each.name) == candidate)
 
     def _trained(self, name: str, stage: int) -> Work:
         assert self.state.schedule is not None
@@ -209,7 +234,7 @@ class Race:
                 "model": self.base.model if entrant.origin == "checkpoint" else self.base.pretrained,
                 "arguments": self.base.arguments | {"max_steps": steps[-1]},
                 "until": steps[stage - 1],
-                "defence": self.shield,
+                "defence": self.shield_of(entrant),
             }
         )
 
@@ -224,7 +249,7 @@ class Race:
 
     def _bare(self, name: str) -> Path:
         """The start's folder, or the finished run of an entrant, with no defence around it."""
-        return Path(self.base.model) if name == START else self.folder(behind(self.shield, name)) / RUN
+        return Path(self.base.model) if name == START else self.folder(self.shielded(name)) / RUN
 
     def work_of(self, candidate: str) -> Work:
         """What was last asked for of a candidate."""
@@ -246,7 +271,8 @@ class Race:
             rows = schedule.test_rows
             if costs is not None:
                 left = USED * self.state.budget - self.watch.spent(self.output)
-                rows = judged_within(costs, left / self._slowness(len(schedule.keep)))
+                attacks = 2 if encodes(defence_of(str(self.state.winner))) else 1
+                rows = judged_within(costs, left / self._slowness(len(schedule.keep)), min(attacks, self.attacks))
             self.update(test_rows=rows)
         assert self.state.test_rows is not None
         return self.state.test_rows
@@ -312,7 +338,7 @@ class Race:
         spent, slowness = self.watch.spent(self.output), self._slowness(stage)
         later = sum(stage_seconds(schedule, costs, number, min(going, count)) for number, count in stages[stage + 1 :])
         made = mixtures * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
-        return spent + slowness * (later + made + judging_seconds(costs, schedule.test_rows))
+        return spent + slowness * (later + made + judging_seconds(costs, schedule.test_rows, self.attacks))
 
     def _slowness(self, stage: int) -> float:
         """How many times longer than planned everything to the end of a stage has taken; 1 if it was quicker."""

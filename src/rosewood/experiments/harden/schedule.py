@@ -7,17 +7,21 @@ later makes the race shorter at most, never different.
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 
 from rosewood.errors import ExperimentError
 from rosewood.experiments.harden.stage import NOISE
 from rosewood.results import Costs, Schedule
+from rosewood.results.files import write_whole
 from rosewood.training.callbacks import StepTimes
 from rosewood.training.run import Plan, start_run
 
@@ -35,6 +39,8 @@ take too long for that, fewer candidates race."""
 CLEAN_PER_ATTACKED = 2
 """Test rows that are read without an attack, and under each noise, for one that is attacked."""
 MOST_EPOCHS = 10
+CLOCK, BEAT = "clock.json", 5.0
+"""Where the time that was spent is written down, and the seconds between one time and the next."""
 TIMED_STEPS = 3
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -67,6 +73,38 @@ class Stopwatch:
     def of(self, what: str, seconds: float) -> float:
         """Seconds of a row, or until work begins, as they were measured; `what` is the field of `Costs`."""
         return seconds
+
+
+@contextmanager
+def ticking(watch: Stopwatch, output: Path, identity: str) -> Iterator[None]:
+    """Write down every few seconds what has been spent, so that a kill in a long stage loses none of the count."""
+    ended = Event()
+
+    def beat() -> None:
+        with suppress(OSError):  # a file that comes or goes, a full disk: the next beat counts it
+            write_whole(output / CLOCK, json.dumps({"identity": identity, "spent": round(watch.spent(output), 3)}))
+
+    def beats() -> None:
+        while not ended.wait(BEAT):
+            beat()
+
+    clock = Thread(target=beats, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        clock.join()
+        beat()
+
+
+def counted(output: Path, identity: str) -> float:
+    """Seconds that earlier starts of the same hardening have spent, until the last beat of their clock."""
+    try:
+        found = json.loads((output / CLOCK).read_text(encoding="utf-8"))
+        return float(found["spent"]) if found["identity"] == identity else 0.0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
 
 
 def seconds_of(budget: str | float) -> float:
@@ -113,6 +151,7 @@ def planned(
     rows: dict[str, int],
     around: int,
     untrained: int,
+    attacks: int = 1,
 ) -> Schedule:
     """The race that fits the time that is left.
 
@@ -124,6 +163,7 @@ def planned(
         rows: How many there are: `choosing`, and `steps`, the steps of one pass over the training rows.
         around: Defences that are put around the model as it is, before anything is trained.
         untrained: Candidates that could be made of the finalists without training.
+        attacks: How often test rows are attacked.
 
     Raises:
         ExperimentError: not even one candidate fits.
@@ -134,10 +174,10 @@ def planned(
     # What is made without training costs little: one at least, if it fits.
     plans = [(*race, TRAINING_SHARE) for race in (*races, (1, 0))]
     for count, mixtures, share in [*plans, (1, 1, 0.0), (1, 0, 0.0)]:
-        found = _fitting(left, costs, list(entrants[:count]), rows, around, mixtures, share)
+        found = _fitting(left, costs, list(entrants[:count]), rows, around, mixtures, share, attacks)
         if found is not None:
             return found
-    least = _least(costs, entrants[0], around)
+    least = _least(costs, entrants[0], around, attacks)
     raise ExperimentError(
         f"the budget is too short: {budget:.0f} s, of which {spent:.0f} s are spent, and one candidate takes about "
         f"{least:.0f} s more. Give --budget {ceil((spent + least) / USED / 60)}m or more, fewer threats, "
@@ -146,15 +186,23 @@ def planned(
 
 
 def _fitting(
-    left: float, costs: Costs, entrants: list[str], rows: dict[str, int], around: int, mixtures: int, share: float
+    left: float,
+    costs: Costs,
+    entrants: list[str],
+    rows: dict[str, int],
+    around: int,
+    mixtures: int,
+    share: float,
+    attacks: int,
 ) -> Schedule | None:
     keep, parts = halved(len(entrants)), shares(len(halved(len(entrants))))
     row = HARDER * max(costs.attacked_row, 1e-9)
     measurements = 1 + around + sum(keep) + mixtures
-    test_rows = _between(FEWEST_ROWS, TEST_SHARE * left / (2 * row), MOST_TEST)
+    test_rows = _between(FEWEST_ROWS, TEST_SHARE * left / (2 * attacks * row), MOST_TEST)
     fewest, most = (min(bound, rows["choosing"]) for bound in (FEWEST_ROWS, MOST_ATTACKED))
     attacked = _between(fewest, MEASURING_SHARE * left / (measurements * row), most)
-    fixed = measurements * measurement_seconds(costs, rows["choosing"], attacked) + judging_seconds(costs, test_rows)
+    fixed = measurements * measurement_seconds(costs, rows["choosing"], attacked)
+    fixed += judging_seconds(costs, test_rows, attacks)
     trainings = sum(count * (part - before) for count, part, before in zip(keep, parts, [0.0, *parts], strict=False))
     whole = max(0.0, left - fixed) / trainings  # seconds of training for a finalist
     limit = MOST_EPOCHS * rows["steps"]
@@ -192,22 +240,22 @@ def stage_seconds(schedule: Schedule, costs: Costs, stage: int, count: int) -> f
     return measuring + count * whole * (parts[stage] - parts[stage - 1])
 
 
-def judging_seconds(costs: Costs, rows: int) -> float:
+def judging_seconds(costs: Costs, rows: int, attacks: int = 1) -> float:
     """Of the start and the winner on test rows, noise included."""
     clean = CLEAN_PER_ATTACKED * (1 + len(NOISE.kinds))
-    return 2 * (costs.begin + rows * (costs.attacked_row * HARDER + clean * costs.clean_row))
+    return 2 * (costs.begin + rows * (attacks * costs.attacked_row * HARDER + clean * costs.clean_row))
 
 
-def judged_within(costs: Costs, seconds: float) -> int:
+def judged_within(costs: Costs, seconds: float, attacks: int = 1) -> int:
     """The test rows on which the start and the winner can be measured in so many seconds."""
     begin = judging_seconds(costs, 0)
-    row = judging_seconds(costs, 1) - begin
+    row = judging_seconds(costs, 1, attacks) - begin
     return _between(FEWEST_ROWS, (seconds - begin) / max(row, 1e-9), MOST_TEST)
 
 
-def _least(costs: Costs, entrant: str, around: int) -> float:
+def _least(costs: Costs, entrant: str, around: int, attacks: int) -> float:
     measuring = (2 + around) * measurement_seconds(costs, FEWEST_ROWS, FEWEST_ROWS)
-    return measuring + LEAST_STEPS * costs.steps[entrant] + judging_seconds(costs, FEWEST_ROWS)
+    return measuring + LEAST_STEPS * costs.steps[entrant] + judging_seconds(costs, FEWEST_ROWS, attacks)
 
 
 def _between(low: int, value: float, high: int) -> int:
