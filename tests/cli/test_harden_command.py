@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from data.conftest import needs_minilm, needs_reviews
+from rosewood.cli.harden import CHOOSING, TRAIN_SIZE, _demo_task
+from rosewood.data.loading import load_split
+from rosewood.data.splitting import text_keys
+from rosewood.data.tasks import load_task
 from rosewood.experiments.harden import harden
 from rosewood.results import Hardening
 from tiny_harden import Counted, Place
@@ -40,3 +45,28 @@ def test_a_defence_around_ones_own_model_leaves_a_run(
     assert "clean" in rosewood("gate", output, "--require", "clean>=0.5", "--require", "typos>=0.05")
     assert f"The results are in {output}" in rosewood("evaluate", output, "--size", 20)
     assert "typos" in rosewood("attack", output, "--attack", "typos", "--examples", 5, "--max-queries", 20)
+
+
+@needs_reviews
+def test_the_demo_shows_reviews_that_it_does_not_train_on_and_that_no_test_table_had() -> None:
+    task, usual = _demo_task(), load_task("reviews")
+    texts = {name: set(text_keys([load_split(task, name)["text"][:]])) for name in ("train", "validation", "test")}
+    assert len(texts["test"]) == 400 and len(texts["train"]) >= TRAIN_SIZE and len(texts["validation"]) >= CHOOSING
+    assert not texts["test"] & (texts["train"] | texts["validation"])
+    assert not texts["test"] & set(text_keys([load_split(usual, "test")["text"][:]]))
+    labels = load_split(task, "test")["label"][:]
+    assert abs(sum(labels) - 200) <= 1
+
+
+@pytest.mark.slow
+@needs_reviews
+@needs_minilm
+def test_the_demo_ends_with_a_gain_that_anyone_can_see(rosewood: Rosewood, tmp_path: Path) -> None:
+    printed = rosewood("demo", "--output", tmp_path / "demo")
+    state = Hardening.load(tmp_path / "demo" / "harden.json")
+    assert state.outcome == "hardened", state.sentence
+    assert any("rose" in each.candidate for each in state.tried), "ROSE is among the candidates"
+    (threat,) = [each for each in state.changes if each.role == "threat"]
+    assert threat.before_interval is not None and threat.after_interval is not None
+    assert threat.after_interval[0] > threat.before_interval[1], threat
+    assert "Texts that broke your model, and do not break this one:" in printed

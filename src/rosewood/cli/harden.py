@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich import get_console
@@ -10,6 +11,9 @@ from rich import get_console
 from rosewood.cli import app, check_defences, check_files, check_models, examples, options_of_settings, resumable
 from rosewood.cli.compare import RAY, chosen_engine
 from rosewood.config.settings import DATA, LARGEST_SEED, RunSettings, TrainingShortcuts
+
+if TYPE_CHECKING:
+    from rosewood.data.tasks import Task
 
 LIMITS, SEARCH = "Limits", "Search"
 _NOT_HERE = (
@@ -147,14 +151,29 @@ def harden(
     show_end(found, output, console)
 
 
-# The same work on every machine. Sizes were found on validation rows, which choose here, too; the test rows that are
-# shown have decided nothing.
+# The same work on every machine. Sizes were found on validation rows, which choose here, too, and on test rows of the
+# task reviews. So the test rows that are shown here are others, the part demo-test of the embedded reviews: training
+# rows when the sizes were fixed, left out of training now. No setting was chosen by a figure on them.
 TRAIN_SIZE, LENGTH, LEARNING_RATE = 6400, 48, 2e-4
 PLAIN_STEPS = 60
 STEPS = {"augment:random": [24], "rose-ensemble:fast@pretrained": [90]}
 CHOOSING, ATTACKED, TEST = 300, 50, 100
 MADE = 1
 """Candidates without training at the end: of the better one and the plainly trained model the mean."""
+
+
+def _demo_task() -> Task:
+    """The task reviews with other test rows than those that its users have seen, which are left out of training."""
+    from rosewood.data.tasks import load_task
+
+    task = load_task("reviews")
+    parts = {"train": "demo-train", "test": "demo-test"}
+    splits = {}
+    for name, split in task.splits.items():
+        assert split.embedded is not None
+        source = split.embedded.model_copy(update={"part": parts.get(name, split.embedded.part)})
+        splits[name] = split.model_copy(update={"embedded": source})
+    return task.model_copy(update={"splits": splits})
 
 
 @app.command()
@@ -180,13 +199,13 @@ def demo(
     console.print(
         f"Fine-tuning MiniLM on {TRAIN_SIZE:,} Rotten Tomatoes reviews, then hardening it against typos and look-alike "
         "letters: augmentation, ROSE and spelling correction race on validation reviews, and the best one meets test "
-        "reviews.",
+        "reviews, by which nothing was chosen, here or when this demo was made.",
         highlight=False,
     )
     with resumable(console):
         found = harden(
             "minilm",
-            "reviews",
+            _demo_task(),
             threats="characters",
             budget="5m",
             max_clean_loss=2.0,

@@ -20,7 +20,10 @@ from rosewood.results.work_folder import held
 _PROBES = {
     f"probe-{surface}-{part}": (surface, part) for surface in control_raising.SURFACES for part in control_raising.PARTS
 }
-PARTS = {"movie-reviews": ("train", "validation", "test", "imdb", "imdb-train"), "rosewood": ("anomalies", *_PROBES)}
+PARTS = {
+    "movie-reviews": ("train", "validation", "test", "imdb", "imdb-train", "demo-train", "demo-test"),
+    "rosewood": ("anomalies", *_PROBES),
+}
 """Package -> the parts of its data."""
 INSTALL = {
     "minilm": "pip install rosewood[demo]",
@@ -31,6 +34,7 @@ INSTALL = {
 _ANOMALIES = Path(__file__).parent / "anomalies.jsonl"
 _SEED = 0
 _IMDB_PER_LABEL = 1000
+_SHOWN = 400
 
 
 def embedded_model(name: str = "minilm") -> Path:
@@ -103,8 +107,9 @@ def embedded_anomalies() -> RawTable:
 def embedded_reviews(part: str) -> RawTable:
     """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes), `imdb` or `imdb-train`.
 
-    Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided
-    80/10/10, stratified; `imdb` is a fixed sample of 1,000 reviews per label, `imdb-train` has the others.
+    Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided 80/10/10,
+    stratified; `demo-test` is 400 reviews of `train`, `demo-train` has its others. `imdb` is a fixed sample of 1,000
+    reviews per label, `imdb-train` has the others.
     """
     table = read_file(reviews_file())
     wanted = "imdb" if part.startswith("imdb") else "rotten_tomatoes"
@@ -137,8 +142,9 @@ def _labels(table: RawTable) -> list[int]:
 
 def _share(order: Sequence[int], part: str) -> Sequence[int]:
     tenth = round(len(order) / 10)
-    parts = {"test": order[:tenth], "validation": order[tenth : 2 * tenth], "train": order[2 * tenth :]}
-    return parts[part]
+    train = order[2 * tenth :]
+    parts = {"test": order[:tenth], "validation": order[tenth : 2 * tenth], "train": train}
+    return (parts | {"demo-test": train[:_SHOWN], "demo-train": train[_SHOWN:]})[part]
 
 
 def _balanced(order: Sequence[int], labels: Sequence[int]) -> list[int]:
