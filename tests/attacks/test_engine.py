@@ -103,6 +103,16 @@ def test_the_confidence_of_the_model_changes_nothing(
         assert free.summary.counts["broken"] >= 5 and free.summary.mean_queries > 5  # type: ignore[operator]
 
 
+@each
+def test_what_is_added_to_all_logits_changes_nothing(
+    method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    free = run(model, single, method)
+    raised = scaled(deepcopy(model).double(), 200)  # in float32, 10,000 leaves three decimals for what differs
+    raised.classifier.bias.data += 1e4
+    assert by_text(run(raised, single, method)) == by_text(free)
+
+
 def scaled(model: BertForSequenceClassification, factor: float) -> BertForSequenceClassification:
     """Multiply all logits, which changes no prediction."""
     with torch.no_grad():

@@ -189,6 +189,7 @@ def test_without_a_test_file_the_validation_data_is_evaluated(
 ) -> None:
     run = tmp_path / "run"
     words = ("train", "--model", checkpoint, "--train-file", films, "--output", run, "--epochs", "0.1")
-    assert f"Next: rosewood evaluate {run} --test-file FILE\n" in rosewood(*words, "--max-length", "16")
+    hint = f"Next: rosewood evaluate {run}\nThat measures on the validation data; --test-file FILE names "
+    assert hint in rosewood(*words, "--max-length", "16")
     assert "validation" in rosewood("evaluate", run)
     assert "there is no run or checkpoint" in rosewood("evaluate", run, tmp_path / "none", code=1)

@@ -175,10 +175,15 @@ def test_bad_row_in_csv_is_named_with_the_line_an_editor_shows(write: Write) -> 
 def test_missing_columns(write: Write, reviews: Rows) -> None:
     path = write("a.csv", reviews)
     text = message(lambda: own(path, text_columns=["txt"]))
-    known = "Known: label, source, text. Say which column it is with"
-    assert text == f"{path}: expected a column 'txt'; did you mean text? {known} --text-column."
+    known, same = "Known: label, source, text. Say which column it is with", "(the same in all files)."
+    assert text == f"{path}: expected a column 'txt'; did you mean text? {known} --text-column {same}"
     text = message(lambda: own(path, label_column="lable"))
-    assert text == f"{path}: expected a column 'lable'; did you mean label? {known} --label-column."
+    assert text == f"{path}: expected a column 'lable'; did you mean label? {known} --label-column {same}"
+    bare = write("bare.csv", "text,source\none,a\n")
+    for other in ({"eval_file": bare}, {"test_file": bare}):
+        text = message(lambda other=other: own(path, **other))
+        assert text.startswith(f"{bare}: expected a column 'label'; ")
+        assert text.endswith(f"Say which column it is with --label-column {same}")
     both = message(lambda: own(path, label_column="source"))
     assert both.endswith("is to be read as 'label', but a column of that name exists too; rename or remove it")
 

@@ -241,8 +241,10 @@ def test_another_pretrained_model_in_the_same_place_is_refused(
 def test_a_checkpoint_of_another_library(make_run: MakeRun, pretrained: Path, tmp_path: Path) -> None:
     """It is averaged as the run that holds the same weights, once its pre-trained model is named."""
     run = make_run("a", 1)
-    checkpoint, output = run / "model", tmp_path / "wise"
-    with pytest.raises(RunError, match="does not say which model it was fine-tuned from: name that with --pretrained"):
+    checkpoint, output = shutil.copytree(run / "model", tmp_path / "elsewhere"), tmp_path / "wise"
+    with pytest.raises(
+        RunError, match=r"elsewhere was fine-tuned from is not known \(it names no base model\): name it"
+    ):
         average([checkpoint], output, pretrained_share=0.25)
     assert average([checkpoint], output, pretrained_share=0.25, pretrained=str(pretrained)) is None
     average([run], tmp_path / "expected", pretrained_share=0.25)
@@ -257,3 +259,20 @@ def test_a_checkpoint_of_another_library(make_run: MakeRun, pretrained: Path, tm
     average([other, checkpoint], tmp_path / "soup", pretrained=str(pretrained))
     average([other, run], tmp_path / "same")
     assert same(tensors(tmp_path / "soup"), tensors(tmp_path / "same"))
+
+
+def test_the_base_model_that_a_checkpoint_names_is_found_as_in_training(
+    make_run: MakeRun, pretrained: Path, tmp_path: Path
+) -> None:
+    run = make_run("a", 1)
+    average([run], tmp_path / "expected", pretrained_share=0.5)
+    card = shutil.copytree(run / "model", tmp_path / "card")
+    (card / "README.md").write_text(f"---\nbase_model: {pretrained}\n---\n")
+    for checkpoint in (run / "model", card):  # one is part of a run, which says it
+        output = tmp_path / f"wise-{checkpoint.name}"
+        average([checkpoint], output, pretrained_share=0.5)
+        assert same(load_file(output / "model.safetensors"), tensors(tmp_path / "expected"))
+        assert Average.load(output / "average.json").pretrained == str(pretrained)
+    (card / "README.md").write_text("---\nbase_model: someone/somewhere\n---\n")
+    with pytest.raises(RunError, match=r"someone/somewhere is named in README\.md, but it is not on this machine"):
+        average([card], tmp_path / "out", pretrained_share=0.5)

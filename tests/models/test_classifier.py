@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from rosewood.errors import RunError
-from rosewood.models.open import load_classifier
+from rosewood.models.open import load_classifier, open_run
 from rosewood.models.scoring import Scorer, label_columns
 
 Make = Callable[..., BertForSequenceClassification]
@@ -71,6 +71,21 @@ def test_damaged_weights(checkpoint: Path) -> None:
     (checkpoint / "model.safetensors").write_bytes(b"\x00" * 100)
     with pytest.raises(RunError, match="cannot load a classifier from"):
         load_classifier(str(checkpoint))
+
+
+@pytest.mark.parametrize("place", ["nix", "runs/nix", Path("some/nix")])
+def test_a_run_that_is_not_there_is_no_matter_of_the_hub(
+    place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=f"^there is no run or checkpoint {place}"):
+        open_run(place)
+
+
+def test_a_name_on_the_hub_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=r"^cannot load a classifier from some/model: "):
+        open_run("some/model")
 
 
 def test_weights_of_another_shape(checkpoint: Path) -> None:

@@ -102,9 +102,9 @@ def test_two_at_the_same_moment(
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("command", ["start", "overwrite", "resume"])
+@pytest.mark.parametrize("command", ["first", "start", "overwrite", "resume"])
 def test_a_run_that_somebody_works_on_is_left_alone(command: str, plan: Plan, unfinished: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run" if command == "start" else shutil.copytree(unfinished, tmp_path / "run")
+    output = tmp_path / "run" if command == "first" else shutil.copytree(unfinished, tmp_path / "run")
     with held_elsewhere(output) as number:
         before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
         with pytest.raises(HeldError, match=f"process {number} on "):

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from rosewood.config.settings import Settings, option_of
 from rosewood.errors import RosewoodError, RunError
+from rosewood.results.files import check_there
 
 Command = Callable[..., None]
 
@@ -150,9 +151,7 @@ def _bound(field: FieldInfo, kind: type, name: str) -> Any:
 def check_models(names: Iterable[str | Path]) -> None:
     """Refuse runs and checkpoints that are not there; a text that is no path may be a name of the Hub."""
     for name in names:
-        is_path = isinstance(name, Path) or name.startswith((".", "/", "~", "runs/")) or name.count("/") > 1
-        if is_path and not Path(name).exists():
-            raise RunError(f"there is no run or checkpoint {name}")
+        check_there(name)
 
 
 def check_files(
@@ -163,10 +162,8 @@ def check_files(
         return
     from rosewood.data.files import check_columns, read_file
 
-    found = list(read_file(train_file).columns)
-    check_columns(train_file, found, text_columns or ["text"], label_column)
-    for file in filter(None, others):
-        read_file(file)
+    for file in filter(None, [train_file, *others]):
+        check_columns(file, list(read_file(file).columns), text_columns or ["text"], label_column)
 
 
 def check_defences(names: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ def average(
         None,
         metavar="MODEL",
         help="The model that a checkpoint was fine-tuned from: a folder, a Hub name, or one of `rosewood list models`.",
-        show_default="the run's",
+        show_default="the one that it names",
     ),
     weight: list[float] = typer.Option(
         [], min=0.0, help="Weight of a run, once for each in their order.", show_default="equal weights"
@@ -45,10 +45,13 @@ def average(
     Costs no training. The result is a run like any other, or a checkpoint if the first was one: evaluate it next.
     """
     from rosewood.models import averaging
+    from rosewood.results import Average
 
     info = averaging.average(runs, output, weight or None, with_pretrained, pretrained)
     console = Console()
-    console.print(f"The averaged model is in {output}", highlight=False)
+    mixed = Average.load(output / "average.json").pretrained
+    share = "" if mixed is None else f", with {with_pretrained:.0%} of {mixed}"
+    console.print(f"The averaged model is in {output}{share}", highlight=False, soft_wrap=True, markup=False)
     task = " --task TASK" if info is None else ""  # which a checkpoint does not say
     console.print(f"Next: rosewood evaluate {output}{task}", highlight=False)
 

@@ -169,8 +169,11 @@ def report(output: Path, seconds: float, console: Console) -> None:
             "Change the learning rate or train for longer before you compare it.",
             highlight=False,
         )
-    own = "" if "test" in load_task(output / "task.yaml").splits else " --test-file FILE"
+    splits = load_task(output / "task.yaml").splits
+    own = "" if {"test", "validation"} & splits.keys() else " --test-file FILE"
     console.print(f"Next: rosewood evaluate {output}{own}", highlight=False)
+    if "test" not in splits and not own:
+        console.print("That measures on the validation data; --test-file FILE names test data of your own.")
 
 
 OBJECTIVE = "Objective"

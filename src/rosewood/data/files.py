@@ -295,7 +295,7 @@ def check_columns(path: Path, found: Sequence[str], text_columns: Sequence[str],
         if column not in found:
             raise DataError(
                 f"{path}: expected a column {column!r}; {closest(column, list(found))} "
-                f"Say which column it is with {option}."
+                f"Say which column it is with {option} (the same in all files)."
             )
 
 
@@ -304,7 +304,10 @@ def label_column_of(table: RawTable, asked: str | None = None) -> str:
     found = list(table.columns)
     if asked is not None:
         if asked not in found:
-            raise DataError(f"{table.name}: expected a column {asked!r} with the labels; {closest(asked, found)}")
+            raise DataError(
+                f"{table.name}: expected a column {asked!r} with the labels; {closest(asked, found)} "
+                "Say which column it is with --label-column or, in Python, label_column=."
+            )
         return asked
     candidates = [name for name in _LABEL_COLUMNS if name in found]
     if len(candidates) != 1:

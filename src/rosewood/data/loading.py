@@ -159,6 +159,9 @@ def task_from_files(
     labels, several = _labels_in(train, text_columns, label_column)
     raw |= {"noise": EVERY_NOISE, "labels": labels, "multi_label": several}
     task = build_task(raw, "The task made from your files")
+    for file in (eval_file, test_file):
+        if file is not None:
+            check_columns(_absolute(file), list(read_file(_absolute(file)).columns), text_columns, label_column)
     for name in task.splits:
         load_split(task, name, multi_label=True)
     return task

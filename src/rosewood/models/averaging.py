@@ -14,8 +14,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoModel
 
-from rosewood.errors import RunError
+from rosewood.errors import RosewoodError, RunError
 from rosewood.models.names import quiet_loading, resolve_model
+from rosewood.models.open import outline_of
+from rosewood.models.origin import named_origin
 from rosewood.results import Average, AveragedRun, RunInfo
 from rosewood.results.files import new_folder
 from rosewood.results.run import typed_command
@@ -30,8 +32,9 @@ def average(
 ) -> RunInfo | None:
     """Write a run directory whose model is the weighted mean of those of some runs.
 
-    A checkpoint of another library does too: `pretrained` then names the model that it was fine-tuned from, which a
-    run knows by itself. If the first is a checkpoint, so is the result, and there is no RunInfo to return.
+    A checkpoint of another library does too: `pretrained` names the model that it was fine-tuned from, where it does
+    not itself name one that is on this machine; a run knows it. If the first is a checkpoint, so is the result, and
+    there is no RunInfo to return.
 
     Without `weights` all runs count the same (uniform soup: Wortsman et al., ICML 2022). Of the result,
     `pretrained_share` is taken from the pre-trained model, except for what that does not have, the head (WiSE-FT:
@@ -51,7 +54,7 @@ def average(
     first = sources[0]
     if pretrained_share and first.origin is None:
         raise RunError(
-            f"{first.folder} is a checkpoint and does not say which model it was fine-tuned from: name that with "
+            f"the model that {first.folder} was fine-tuned from is not known ({first.unknown}): name it with "
             "--pretrained MODEL"
         )
     for other in sources[1:]:
@@ -119,6 +122,8 @@ class WeightSource(NamedTuple):
     weights: Weights
     origin: str | None
     """The pre-trained model it was fine-tuned from, if that is known."""
+    unknown: str = ""
+    """Why it is not."""
 
     def described(self, share: float) -> AveragedRun:
         recipe, seed = ("checkpoint", None) if self.info is None else (self.info.recipe, self.info.seed)
@@ -142,7 +147,16 @@ def _source(folder: Path, pretrained: str | None) -> WeightSource:
         raise RunError(
             f"{folder} cannot be averaged: expected a finished run (with run.json) or a checkpoint (with config.json)"
         )
-    return WeightSource(folder, None, folder, Weights(folder), pretrained)
+    weights = Weights(folder)
+    if pretrained is not None:
+        return WeightSource(folder, None, folder, weights, pretrained)
+    try:
+        found = named_origin(str(folder), outline_of(str(folder)))
+    except RosewoodError as error:
+        found = str(error).splitlines()[0]
+    if isinstance(found, str):
+        return WeightSource(folder, None, folder, weights, None, found)
+    return WeightSource(folder, None, folder, weights, found.name)
 
 
 def _check_alike(first: WeightSource, other: WeightSource) -> None:
@@ -151,8 +165,10 @@ def _check_alike(first: WeightSource, other: WeightSource) -> None:
     kinds = [
         ("is another architecture", *(s.config.get("architectures") for s in (source, other_source))),
         ("has other labels", *(list(s.config.get("id2label", {}).values()) for s in (source, other_source))),
-        ("started from another pre-trained model", *(_origin(each.origin) for each in (first, other))),
     ]
+    # Of two checkpoints nobody needs to know it; a run that is averaged with one does.
+    if first.info or other.info or None not in (first.origin, other.origin):
+        kinds.append(("started from another pre-trained model", *(_origin(each.origin) for each in (first, other))))
     problems = [f"{what} ({theirs}, not {ours})" for what, ours, theirs in kinds if ours != theirs]
     ours, theirs = source.shapes(), other_source.shapes()
     differing = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]

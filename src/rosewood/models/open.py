@@ -38,6 +38,7 @@ from rosewood.models.onnx import FILE as ONNX
 from rosewood.models.onnx import load_onnx
 from rosewood.models.scoring import longest_text, text_length
 from rosewood.results import RunInfo
+from rosewood.results.files import check_there
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -97,6 +98,7 @@ def open_run(path: str | Path, trusted: Collection[str] = (), words: bool = Fals
         >>> run = open_run("runs/rose")  # doctest: +SKIP
         >>> attack(run.model, run.tokenizer, rows, "typos", max_length=run.max_length)  # doctest: +SKIP
     """
+    check_there(path)
     info = run_info(path)
     model = str(path) if info is None else str(Path(path) / "model")
     return OpenRun(str(path), *load_classifier(model, bool({str(path), model}.intersection(trusted)), words), info)
@@ -145,6 +147,11 @@ def load_classifier(
     except RunError:
         raise
     except Exception as error:  # what a damaged checkpoint makes transformers say has no common type
+        if "/" not in path_or_name and isinstance(error, OSError) and not Path(path_or_name).exists():
+            raise RunError(
+                f"there is no run or checkpoint {path_or_name}: no folder is called so here, and a model on the "
+                "Hugging Face Hub, nearly always org/model, was not found or cannot be reached"
+            ) from error
         raise RunError(
             f"cannot load a classifier from {path_or_name}: {why_not_loaded(path_or_name, error)}\n"
             "Expected a folder (or the name of a model) with config.json, model.safetensors "

@@ -24,6 +24,13 @@ from rosewood.errors import RunError
 UNFINISHED = "_unfinished"
 
 
+def check_there(run: str | Path) -> None:
+    """Refuse a run or checkpoint that is not there; a text that is no path may be a name of the Hub."""
+    is_path = isinstance(run, Path) or run.startswith((".", "/", "~", "runs/")) or run.count("/") > 1
+    if is_path and not Path(run).exists():
+        raise RunError(f"there is no run or checkpoint {run}")
+
+
 def cache_folder() -> Path:
     """ROSEWOOD_CACHE, or `rosewood` in the user's cache folder."""
     if own := os.environ.get("ROSEWOOD_CACHE"):

@@ -1,19 +1,16 @@
 """What a run is to compute: its settings, the model that it starts from, and how the words of its texts change.
 
-Of the model that is what its outputs mean, and which pre-trained model anchors tie it to.
+Of the model that is what its outputs mean; `models/origin.py` knows which pre-trained model anchors tie it to.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from datasets import ClassLabel, Dataset, concatenate_datasets
-from huggingface_hub import metadata_load, try_to_load_from_cache
 from pydantic import Field, InstanceOf
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -22,12 +19,11 @@ from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.example import Resources
 from rosewood.config.settings import AttackSettings, RunSettings
 from rosewood.data.tasks import Task
-from rosewood.errors import RosewoodError, RunError
-from rosewood.models.names import Outline, Shapes, encoder_shapes, resolve_model
+from rosewood.errors import RunError
+from rosewood.models.names import Outline
 from rosewood.models.scoring import matching_columns, output_names, unnamed
 from rosewood.protocol import Perturbation
 from rosewood.recipe import Recipe
-from rosewood.results import RunInfo
 from rosewood.words.constraints import Substituting
 from rosewood.words.lexicon import Lexicon, lexicon_identity
 from rosewood.words.text import Words
@@ -251,92 +247,3 @@ def _other_labels(plan: Plan, config: PretrainedConfig) -> RunError:
     return RunError(
         f"{found}. Say which output is which: --labels {','.join(labels)} (in the order of the outputs); or {new_head}"
     )
-
-
-class Origin(NamedTuple):
-    """A pre-trained model, and in a few words why it is taken."""
-
-    name: str
-    why: str
-
-
-def origin_of(model: str, start: Outline, chosen: str | None = None, trust_remote_code: bool = False) -> Origin:
-    """The pre-trained model of a run that starts from `model`: the chosen one, or the one that the checkpoint names.
-
-    Only a classifier comes from another model; everything else is pre-trained itself. What a checkpoint names counts if
-    it is on this machine and fits, so that training never waits for a download that nobody asked for.
-    """
-    if chosen == model:
-        return Origin(model, "the checkpoint itself, as chosen")
-    if chosen is not None:
-        problem = _misfit(encoder_shapes(chosen, trust_remote_code), start.encoder)
-        if problem:
-            raise RunError(
-                f"--pretrained {chosen} does not fit {model}: {problem}. Name the model it was fine-tuned from"
-            )
-        return Origin(chosen, "as chosen")
-    if not start.has_head:
-        return Origin(model, "the model itself")
-    reasons = []
-    for name, where in _named(model):
-        try:
-            problem = _misfit(encoder_shapes(name, local=True), start.encoder)
-        except RosewoodError:
-            problem = "it is not on this machine"
-        if not problem:
-            return Origin(name, f"named in {where}")
-        reasons.append(f"{name} is named in {where}, but {problem}")
-    return Origin(model, f"the checkpoint itself; {'; '.join(reasons) or 'it names no base model'}")
-
-
-def _misfit(theirs: Shapes, ours: Shapes) -> str:
-    common = [name for name in ours if name in theirs]
-    differing = [name for name in common if ours[name] != theirs[name]]
-    if differing:
-        name = differing[0]
-        return f"{name} has the shape {theirs[name]} there and {ours[name]} here"
-    return "" if common else "they have no weight in common"
-
-
-def _named(model: str) -> Iterator[tuple[str, str]]:
-    """The base models that a checkpoint names, the surest first, and where."""
-    path = resolve_model(model)
-    own = {model, path, str(Path(path).resolve())}
-    for where, read in _SOURCES.items():
-        file = _file(path, where)
-        try:
-            name = None if file is None else read(file)
-        except Exception:  # written by others, and no reason not to train
-            name = None
-        if isinstance(name, str) and name and name not in own:
-            yield name, where
-
-
-def _file(path: str, name: str) -> Path | None:
-    if not Path(path).is_dir():
-        found = try_to_load_from_cache(path, name)
-        return Path(found) if isinstance(found, str) else None
-    folder = Path(path).resolve()
-    if name == "run.json":  # of the run whose model this is
-        folder = folder.parent if folder.name in ("model", "adapter") else folder / "absent"
-    return folder / name if (folder / name).is_file() else None
-
-
-def _of_run(file: Path) -> str:
-    info = RunInfo.load(file)
-    return info.pretrained or info.model
-
-
-def _of_card(file: Path) -> str | None:
-    base = (metadata_load(file) or {}).get("base_model")
-    if isinstance(base, list):  # several are what a merge was made of
-        return base[0] if len(base) == 1 else None
-    return base
-
-
-_SOURCES = {
-    "run.json": _of_run,
-    "adapter_config.json": lambda file: json.loads(file.read_text(encoding="utf-8")).get("base_model_name_or_path"),
-    "README.md": _of_card,
-    "config.json": lambda file: json.loads(file.read_text(encoding="utf-8")).get("_name_or_path"),
-}

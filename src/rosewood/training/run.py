@@ -34,6 +34,7 @@ from rosewood.data.tasks import load_task
 from rosewood.errors import RunError
 from rosewood.models.modes import has_bfloat16
 from rosewood.models.open import outline_of
+from rosewood.models.origin import origin_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import RunInfo
 from rosewood.results.files import write_whole
@@ -43,7 +44,7 @@ from rosewood.tensors.shards import is_first
 from rosewood.training.assembly import SettingError, assembled, naming_arguments, peak_memory, save_outcome, unchecked
 from rosewood.training.callbacks import Interrupted, SaveAndStop, TrainingProgress, check_report_to
 from rosewood.training.checkpoint import NoGoodCheckpointError, checkpoints, refuse_links
-from rosewood.training.plan import DEFAULTS, Plan, WordChanges, in_order_of_outputs, origin_of
+from rosewood.training.plan import DEFAULTS, Plan, WordChanges, in_order_of_outputs
 from rosewood.training.trainer import RobustTrainer
 
 
@@ -220,6 +221,9 @@ def _check_room(output: Path, overwrite: bool) -> None:
     if (output / "run.json").exists():
         status = RunInfo.load(output / "run.json").status  # some other program may write a run.json too
         if begun and not overwrite:
+            if status != "finished":
+                with _alone(output):  # whoever works in it is the better answer
+                    pass
             advice = "choose another --output" if status == "finished" else "continue it with --resume"
             raise RunError(f"{output} already holds a run ({status}): {advice}, or replace it with --overwrite")
 

@@ -9,8 +9,9 @@ ours takes `chances`, which are the values between 0 and 1.
 
 The same text scores a little differently in another batch: about 2e-6 in a logit of MiniLM in float32. Substitutes that
 the model cannot tell apart (two unknown words) tie exactly, and without a rule the noise of the batch would choose. So
-values within `near`, a small part of the largest logit of the example so far, are equal, and the first one wins. What
-is left is a difference that happens to lie at the edge: about as rare as the noise is small.
+values within `near`, a small part of the largest logit of the example so far (its distance from the mean of all
+classes), are equal, and the first one wins. What is left is a difference that happens to lie at the edge: about as rare
+as the noise is small.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ its probability; or the margin as it is."""
 CLEAN_VALUE = 3.0
 """The value of the original text: a probability of 0.95 for two classes, what fine-tuned models have."""
 NEAR = 1e-5
-"""The part of the largest logit within which scores are equal."""
+"""The part of the largest logit, less their mean, within which scores are equal."""
 NEAR_IN_BFLOAT16 = 2.0**-8
 """The same where logits have eight bits; whether candidates within a few times that are wrong, float32 must say."""
 DOUBTFUL = 4.0
@@ -112,7 +113,9 @@ class Scale:
 
     def scores(self, logits: Floats, slopes: Sequence[Floats] = ()) -> Scores:
         """Logits `(candidates, classes)`, and slopes of the margin in logits, on the scale of the example."""
-        self._largest = max(self._largest, float(np.abs(logits).max(initial=0.0)))
+        # What is added to all logits changes nothing; but eight bits are eight bits of the logit as it is.
+        size = logits - logits.mean(axis=1, keepdims=True) if self._near == NEAR else logits
+        self._largest = max(self._largest, float(np.abs(size).max(initial=0.0)))
         if self._unit is None:
             self._unit = self._unit_of(logits)
         near = self._near * self._largest / self._unit

@@ -56,13 +56,14 @@ from rosewood.experiments.harden.stage import (
 from rosewood.models.modes import accelerated, has_bfloat16
 from rosewood.models.names import folder_fingerprint
 from rosewood.models.open import load_classifier, outline_of
+from rosewood.models.origin import origin_of
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Hardening, Schedule
 from rosewood.results.files import fingerprint_of
 from rosewood.results.run import typed_command
 from rosewood.results.work_folder import held
 from rosewood.training.callbacks import Interrupted
-from rosewood.training.plan import in_order_of_outputs, origin_of
+from rosewood.training.plan import in_order_of_outputs
 from rosewood.training.run import Plan, check_writable
 
 PLAIN_SHARE, PLAIN_EPOCHS = 0.3, 3
