@@ -14,6 +14,7 @@ from cli.conftest import Rosewood
 from rosewood import attack, evaluate
 from rosewood.errors import DataError, RunError
 from rosewood.results import AttackReport, Evaluation
+from rosewood.results.evaluation import is_guessing
 from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
 WORDS = {"comedy": "good", "drama": "film"}
@@ -100,3 +101,23 @@ def test_labels_and_model_must_be_of_one_kind(films: Path) -> None:
         attack(single, tokenizer, rows, "typos")
     with pytest.raises(DataError, match="the model is for several labels a text: expected a 0 or 1 for each of 2"):
         attack(several, tokenizer, [{"text": "good", "label": "comedy"}], "typos")
+
+
+def test_a_model_that_never_gives_a_label_is_marked(rosewood: Rosewood, tmp_path: Path) -> None:
+    """It is right on every text without a label, whatever is done to the text."""
+    model = tiny_classifier(tuple(WORDS))
+    model.config.problem_type = "multi_label_classification"
+    model.classifier.weight.data.zero_()
+    model.classifier.bias.data.fill_(-5)
+    silent, own = tmp_path / "silent", tmp_path / "own.jsonl"
+    model.save_pretrained(silent)
+    tiny_tokenizer().save_pretrained(silent)
+    labels = [[], [], [], ["comedy"], ["comedy", "drama"]]
+    own.write_text("\n".join(json.dumps({"text": f"film {chr(97 + i)}", "label": labels[i % 5]}) for i in range(20)))
+    assert "at guessing" in rosewood("evaluate", silent, "--test-file", own)
+    found = Evaluation.load(silent / "evaluation.json")
+    assert (found.sets[0].accuracy, found.sets[0].majority) == (0.6, 0.6) and is_guessing(found)
+    assert "‡: at guessing" in rosewood("table", silent)
+    assert "‡" in rosewood("attack", silent, "--attack", "typos", "--test-file", own, "--show", 0)
+    (folder,) = (silent / "attacks").iterdir()
+    assert AttackReport.load(folder / "attack.json").summary.majority == 0.6

@@ -17,7 +17,7 @@ from rosewood.comparison.statistics import (
     holm,
     mcnemar,
     mean_and_deviation,
-    paired_bootstrap,
+    paired_difference,
     relative_improvement,
     seed_interval,
     t_interval,
@@ -129,30 +129,38 @@ def two_models(seed: int, examples: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_bootstrap_agrees_with_scipy(seed: int) -> None:
-    a, b = two_models(seed)
-    found = paired_bootstrap(a, b, seed, draws=20_000)
+def test_the_paired_interval_agrees_with_a_bootstrap_where_there_are_many(seed: int) -> None:
+    a, b = two_models(seed, examples=2000)
+    found = paired_difference(a, b)
     assert found.difference == pytest.approx(a.mean() - b.mean(), abs=1e-9)
-    expected = bootstrap(
-        (a.astype(float) - b,), np.mean, n_resamples=20_000, method="percentile", rng=seed
-    ).confidence_interval
-    # Differences come in steps of 1/200, so neighbouring quantiles may differ by one step.
-    assert found.low == pytest.approx(expected.low, abs=0.0051)
-    assert found.high == pytest.approx(expected.high, abs=0.0051)
-    assert found == paired_bootstrap(a, b, seed, draws=20_000)
-    mirrored = paired_bootstrap(b, a, seed + 1, draws=20_000)
-    assert mirrored.difference == -found.difference
-    assert mirrored.p == pytest.approx(found.p, abs=0.03)
+    expected = bootstrap((a.astype(float) - b,), np.mean, n_resamples=5_000, method="percentile", rng=seed)
+    assert found.low == pytest.approx(expected.confidence_interval.low, abs=0.003)
+    assert found.high == pytest.approx(expected.confidence_interval.high, abs=0.003)
+    mirrored = paired_difference(b, a)
+    assert mirrored == pytest.approx((-found.difference, -found.high, -found.low))
 
 
-def test_bootstrap_by_hand() -> None:
-    same = paired_bootstrap([True, False] * 5, [True, False] * 5)
-    assert same == (0.0, 0.0, 0.0, 1.0)
-    clear = paired_bootstrap([True] * 10, [False] * 10, draws=999)
-    assert clear == (1.0, 1.0, 1.0, pytest.approx(2 / 1000))
-    # One example of each model alone: of two draws, difference 1, 0, -1 with chances 1/4, 1/2, 1/4.
-    even = paired_bootstrap([True, False], [False, True], draws=40_000)
-    assert (even.low, even.high, even.p) == (-1, 1, 1)
+def outcomes(both: int, only_a: int, only_b: int, neither: int) -> tuple[list[bool], list[bool]]:
+    counts = ((True, True, both), (True, False, only_a), (False, True, only_b), (False, False, neither))
+    rows = [(a, b) for a, b, count in counts for _ in range(count)]
+    return [a for a, _ in rows], [b for _, b in rows]
+
+
+def test_the_paired_interval_is_the_published_one() -> None:
+    """Newcombe 1998, table III, method 10: 36, 12, 2 and 0 of 50."""
+    found = paired_difference(*outcomes(36, 12, 2, 0))
+    assert found == pytest.approx((0.2, 0.0569, 0.3404), abs=5e-5)
+
+
+def test_no_paired_interval_is_a_point_or_ends_at_nothing_without_reason() -> None:
+    for both, neither in ((20, 0), (0, 20), (15, 5), (1, 0)):
+        found = paired_difference(*outcomes(both, 0, 0, neither))
+        assert found.difference == 0 and found.low < -0.02 and found.high > 0.02, "no example tells them apart"
+        assert found.high == pytest.approx(-found.low)
+    worse = paired_difference(*outcomes(14, 0, 2, 4))
+    assert worse.difference == pytest.approx(-0.1) and worse.high > 0.02, "two examples of 20 show no loss"
+    assert paired_difference([True] * 10, [False] * 10)[0::2] == (1.0, 1.0)
+    assert paired_difference([True] * 10, [False] * 10).low < 0.8
 
 
 def test_mcnemar_by_definition() -> None:
@@ -169,16 +177,11 @@ def test_mcnemar_by_definition() -> None:
     assert outcome(0, 0, 4) == 1
 
 
-@pytest.mark.parametrize("compare", [paired_bootstrap, mcnemar])
+@pytest.mark.parametrize("compare", [paired_difference, mcnemar])
 def test_models_must_have_met_the_same_examples(compare: object) -> None:
     for a, b in (([True], [True, False]), ([], []), ([[True]], [[True]])):
         with pytest.raises(DataError, match="one truth value an example for both models"):
             compare(a, b)  # type: ignore[operator]
-
-
-def test_bootstrap_needs_draws() -> None:
-    with pytest.raises(DataError, match="at least one draw; got 0"):
-        paired_bootstrap([True], [True], draws=0)
 
 
 def test_holm_by_hand() -> None:

@@ -31,6 +31,8 @@ def test_the_most_frequent_label_is_the_level() -> None:
     assert majority_of(result(5, {"a": 30, "b": 10})) == 0.75
     assert majority_of(result(5, {"a": 30})) is None
     assert majority_of(result(5, {"a": 30, "b": 10}).model_copy(update={"groups": []})) is None
+    several = result(5, {"a": 30, "b": 10}).model_copy(update={"groups": [], "majority": 0.6})
+    assert majority_of(several) == 0.6, "of the most frequent set of labels"
 
 
 @pytest.mark.parametrize(("right", "guessing"), [(507, True), (530, True), (531, False), (900, False), (300, True)])

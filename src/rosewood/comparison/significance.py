@@ -14,12 +14,12 @@ from rosewood.comparison.attack_tables import UNDER, Attacked, attacked, is_of_a
 from rosewood.comparison.runs import AT_GUESSING, EVERYTHING, NO_ATTACK, UNSEEN, EvaluatedRun, Untested, shared_tasks
 from rosewood.comparison.statistics import (
     SHARE,
-    PairedBootstrap,
+    PairedDifference,
     glue_aggregates,
     holm,
     mcnemar,
     mean_and_deviation,
-    paired_bootstrap,
+    paired_difference,
     seed_interval,
     welch,
 )
@@ -224,7 +224,7 @@ class Difference(NamedTuple):
     seed: int | None
     kind: Kind
     set: str
-    change: PairedBootstrap
+    change: PairedDifference
     p: float
     adjusted: float
     """For all differences of this kind, of all methods and seeds."""
@@ -268,7 +268,7 @@ def paired_tests(methods: Mapping[str, Sequence[EvaluatedRun]], baseline: str) -
                     untested.append(Untested(run.method, what, pair))
                 else:
                     p = mcnemar(*pair)
-                    change = paired_bootstrap(*pair, run.evaluation.seed)
+                    change = paired_difference(*pair)
                     found.append(Difference(run.method, run.seed, kind, what, change, p, adjusted=p))
     if not any(by_run.values()):
         untested += [Untested(method, *NO_ATTACK) for method in methods if method != baseline]
@@ -345,8 +345,8 @@ def paired_tables(tests: PairedTests, baseline: str) -> list[Grid]:
     """A table for each method, narrow enough for a terminal; what holds for all is below the last."""
     found = [_of_method(each, tests, baseline) for each in dict.fromkeys(each.method for each in tests.differences)]
     caption = (
-        "Points of accuracy, their interval by paired bootstrap. p: McNemar's exact test, two-sided. Holm: adjusted "
-        f"for the number of tests of the same kind ({by_kind(tests.differences)}). *: below {LEVEL}."
+        "Points of accuracy, their interval by Newcombe's method for pairs. p: McNemar's exact test, two-sided. Holm: "
+        f"adjusted for the number of tests of the same kind ({by_kind(tests.differences)}). *: below {LEVEL}."
     )
     return [*found[:-1], *(replace(last, caption=caption) for last in found[-1:])]
 

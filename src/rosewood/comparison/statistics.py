@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from rosewood.comparison.runs import EvaluatedRun
 from rosewood.errors import DataError
 from rosewood.evaluation.metrics import Floats
 from rosewood.results.evaluation import is_guessing
+from rosewood.tensors.statistics import wilson_interval
 
 PERFECT: dict[str, float] = {"accuracy": 1.0, "shift": 1.0, "adversarial": 1.0, "ece": 0.0, "auroc": 1.0}
 """RoAST's five metrics, as shares, and the value of a perfect model."""
@@ -65,34 +67,39 @@ def welch(better: Sequence[float], baseline: Sequence[float]) -> float | None:
     return float(ttest_ind_from_stats(*moments, equal_var=False, alternative="greater").pvalue)
 
 
-class PairedBootstrap(NamedTuple):
-    """The difference of two accuracies on the same examples, its 95 % interval and two-sided p-value."""
+class PairedDifference(NamedTuple):
+    """The difference of two accuracies on the same examples, and its 95 % interval."""
 
     difference: float
     low: float
     high: float
-    p: float
 
 
-def paired_bootstrap(correct_a: ArrayLike, correct_b: ArrayLike, seed: int = 0, draws: int = 10_000) -> PairedBootstrap:
-    """Accuracy of `a` minus that of `b`, with examples drawn again, both models on the same ones.
+def paired_difference(correct_a: ArrayLike, correct_b: ArrayLike) -> PairedDifference:
+    """Accuracy of `a` minus that of `b`, with the score interval of Newcombe (1998, method 10).
 
-    A drawn set matters only by how many examples each model alone has right, so these counts are drawn.
+    It never shrinks to a point, as a bootstrap does where both models are right on the same examples, and it does not
+    end at 0 because only one model has examples to itself.
     """
     first, second = _pair(correct_a, correct_b)
-    if draws < 1:
-        raise DataError(f"expected at least one draw; got {draws}.")
-    examples, only_a, only_b = len(first), int((first & ~second).sum()), int((second & ~first).sum())
-    shares = np.array([only_a, only_b, examples - only_a - only_b]) / examples
-    drawn = np.random.default_rng(seed).multinomial(examples, shares, size=draws)
-    differences = (drawn[:, 0] - drawn[:, 1]) / examples
-    low, high = np.quantile(differences, [0.025, 0.975])
-    tail = min((differences <= 0).sum(), (differences >= 0).sum())
-    return PairedBootstrap(
-        difference=(only_a - only_b) / examples,
-        low=float(low),
-        high=float(high),
-        p=float(min(1, 2 * (tail + 1) / (draws + 1))),
+    n, both, neither = len(first), int((first & second).sum()), int((~first & ~second).sum())
+    right_a, right_b = int(first.sum()), int(second.sum())
+    (low_a, high_a), (low_b, high_b) = wilson_interval(right_a, n), wilson_interval(right_b, n)
+    margins = math.prod((right_a, n - right_a, right_b, n - right_b))
+    together = both * neither - (right_a - both) * (right_b - both)
+    if together > 0:
+        together = max(together - n / 2, 0)  # Newcombe's correction for continuity
+    correlation = together / math.sqrt(margins) if margins else 0.0
+    mean_a, mean_b = right_a / n, right_b / n
+
+    def distance(a: float, b: float) -> float:
+        return math.sqrt(max(a * a - 2 * correlation * a * b + b * b, 0.0))
+
+    difference = (right_a - right_b) / n
+    return PairedDifference(
+        difference,
+        max(-1.0, difference - distance(mean_a - low_a, high_b - mean_b)),
+        min(1.0, difference + distance(high_a - mean_a, mean_b - low_b)),
     )
 
 

@@ -35,6 +35,7 @@ from rosewood.results import (
     Role,
     SetResult,
 )
+from rosewood.results.evaluation import majority_share
 from rosewood.tensors.statistics import wilson_interval
 from rosewood.words.text import WORD
 
@@ -103,6 +104,7 @@ def measure_several(loaded: LoadedSet, logits: ArrayLike, frequency: Mapping[str
         kinds,
         figures,
         micro_f1=figures.micro_f1,
+        majority=majority_share(map(tuple, truth.tolist())),
         ece=expected_calibration_error(chances, yes),
         brier=metrics.brier(chances, yes),
         nll=metrics.negative_log_likelihood(chances, yes),

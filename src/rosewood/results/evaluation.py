@@ -78,6 +78,7 @@ class SetResult(ResultPart):
     held_out_ece: Share | None = None  # after temperature scaling; None if there are too few examples
     temperature: float | None = None  # that would minimise the negative log likelihood on this set
     reliability: list[ReliabilityPoint] = []
+    majority: Share | None = None  # where a text may have several labels, the share of the most frequent set of them
     groups: list[GroupResult] = []
     worst: GroupResult | None = None  # of the groups with 20 examples or more
     classes: list[ClassResult] = []
@@ -206,7 +207,12 @@ def at_guessing(interval: tuple[float, float], majority: float | None) -> bool:
 
 
 def majority_of(result: SetResult) -> float | None:
-    """The share of the most frequent label of a set; None if it has one label, or does not say."""
+    """The share of the most frequent label of a set; None if it has one label, or does not say.
+
+    Where a text may have several labels, it is that of the most frequent set of them: none at all, for example.
+    """
+    if result.majority is not None:
+        return result.majority
     classes = [each.examples for each in result.groups if each.kind == "class"]
     return max(classes) / result.examples if len(classes) > 1 and sum(classes) == result.examples else None
 

@@ -44,7 +44,11 @@ def summarize(
         counts=dict(counts),
         clean_accuracy=len(attacked) / total,
         clean_interval=wilson_interval(len(attacked), total),
-        majority=majority_share(example.label for example in examples),
+        majority=majority_share(
+            # A text with several labels is right if all are; of words with labels, nobody knows how often each occurs.
+            (example.label, *(() if example.about_words else example.expected))
+            for example in examples
+        ),
         robust_accuracy=unbroken / total,
         robust_accuracy_at_most=(unbroken + counts["out_of_time"]) / total,
         robust_interval=(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rosewood.attacks.runner.api import prepare, provisions
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.report import load_attack
-from rosewood.comparison.statistics import holm, mcnemar, paired_bootstrap
+from rosewood.comparison.statistics import holm, mcnemar, paired_difference
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
 from rosewood.errors import DataError
@@ -133,7 +133,7 @@ def _change(
     before_interval: tuple[float, float],
     interval: tuple[float, float],
 ) -> Change:
-    drawn = paired_bootstrap(after, before)
+    drawn = paired_difference(after, before)
     return Change(
         what=what,
         role=role,

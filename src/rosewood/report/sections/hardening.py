@@ -42,7 +42,7 @@ def changes_grid(state: Hardening) -> Grid:
     """Before and after on test rows."""
     rows = [[each.what, str(each.examples), *sides_of(each), *_test(each)] for each in state.changes]
     caption = (
-        f"{READ_ONCE} In %, with 95 % intervals: Wilson for accuracies, paired bootstrap for the change; p: McNemar's "
+        f"{READ_ONCE} In %, with 95 % intervals: Wilson for accuracies, Newcombe for the change; p: McNemar's "
         "exact test on the same rows, two-sided."
     )
     header = ["", "rows", "before", "after", "change", "95 % interval", "p"]
