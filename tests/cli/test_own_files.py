@@ -86,7 +86,9 @@ def test_a_run_knows_the_columns_and_gets_every_noise(rosewood: Rosewood, run: P
 def test_typos_alone_or_no_noise(rosewood: Rosewood, run: Path, file: Path) -> None:
     rosewood("evaluate", run, "--test-file", file, "--typo-rate", 0.5)
     assert [each.name for each in Evaluation.load(run / "evaluation.json").sets] == ["test", "typos"]
-    rosewood("evaluate", run, "--test-file", file, "--typo-rate", 0)
+    printed = rosewood("evaluate", run, "--test-file", file, "--typo-rate", 0)
+    assert " 1 more set (typos" in printed and "or keep this one elsewhere with --output" in printed
+    assert "This replaces" not in rosewood("evaluate", run, "--test-file", file, "--typo-rate", 0)
     assert [each.name for each in Evaluation.load(run / "evaluation.json").sets] == ["test"]
 
 

@@ -317,12 +317,34 @@ def test_what_does_not_compare_is_refused(tmp_path: Path) -> None:
         compared(load_runs([one, tmp_path / "e"]))
     with pytest.raises(RunError, match=r"latest evaluations are on elsewhere, own\. Choose with --suite"):
         load_runs([one, other])
-    with pytest.raises(RunError, match="not evaluated on the same data of imdb"):
+    with pytest.raises(RunError, match=r"on no common set: \S*a lacks imdb; \S*d lacks test: evaluate them with the"):
         load_runs([one, fewer])
+    shutil.copytree(one, tmp_path / "f")
+    rows = Evaluation.load(one / "evaluation.json")
+    sets = [rows.sets[0].model_copy(update={"data": "other"})]
+    save_evaluation(rows.model_copy(update={"sets": sets}), tmp_path / "f")
+    with pytest.raises(RunError, match=r"a and \S*f were evaluated on other rows of test, so they cannot"):
+        load_runs([one, tmp_path / "f"])
     with pytest.raises(RunError, match="no run was trained with rose"):
         compared(load_runs([one]), "rose")
     with pytest.raises(RunError, match=r"none has no evaluation .*: rosewood evaluate .*none"):
         load_runs([tmp_path / "none"])
+
+
+def test_runs_are_compared_on_the_sets_that_all_have(tmp_path: Path) -> None:
+    all_sets = {("test", "clean"): 0.9, ("imdb", "shift"): 0.7, ("yelp", "shift"): 0.5}
+    full = save(tmp_path / "full", "vanilla", 0, all_sets)
+    some = save(tmp_path / "some", "rose", 0, dict.fromkeys(list(all_sets)[:2], 0.8))
+    given = Evaluation.load(some / "evaluation.json").model_copy(update={"typo_rate": 0.0})
+    save_evaluation(given, some)
+    runs = load_runs([full, some])
+    assert [[each.name for each in run.evaluation.sets] for run in runs] == [["test", "imdb"]] * 2
+    shift = [next(each for each in run.evaluation.means if each.name == "shift") for run in runs]
+    assert [each.value for each in shift] == [0.7, 0.8] and [each.missing for each in shift] == [["yelp"]] * 2
+    caption = compared(runs)[0].caption
+    assert caption.count("Compared on the sets that all runs have; left out: ") == 1
+    assert f"{some} lacks yelp (evaluate it with the same options; --typo-rate was the default, 0)." in caption
+    assert load_runs([full])[0].left_out == ""
 
 
 def test_runs_that_were_not_evaluated_alike_say_in_what(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def evaluate(
     console = Console()
     if max_length is None and suite is None:
         max_length = common_length(runs, trust_remote_code, console)
-    evaluations = {}
+    evaluations, before = {}, {run: _kept_sets(output or results_folder(run)) for run in runs}
     for run in runs:
         evaluations[run] = evaluate_one(
             run,
@@ -128,9 +128,30 @@ def evaluate(
         console.print(*map(Folded, class_grids(evaluations)))
     for reason in dict.fromkeys(_remarks(evaluations)):
         console.print(reason, highlight=False)
+    for run, evaluation in evaluations.items():
+        lost = before[run].get((evaluation.suite, evaluation.task), set()) - {each.name for each in evaluation.sets}
+        if lost:
+            console.print(
+                f"This replaces an evaluation of {run} that had {len(lost)} more set{'s' * (len(lost) > 1)} "
+                f"({', '.join(sorted(lost)[:4])}{', ...' * (len(lost) > 4)}): for these, evaluate it again without "
+                "the option that left them out, or keep this one elsewhere with --output.",
+                highlight=False,
+                markup=False,
+            )
     kept = [str(output or folder) for run in runs if (folder := results_folder(run)) or output]
     if kept:
         console.print(f"The results are in {', '.join(kept)}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _kept_sets(folder: Path | None) -> dict[tuple[str | None, str], set[str]]:
+    """The sets of the latest evaluation in a folder, under its suite and task."""
+    from rosewood.evaluation.files import load_evaluation
+
+    try:
+        found = None if folder is None else load_evaluation(folder)
+    except RunError:  # there is none, or a damaged one
+        found = None
+    return {} if found is None else {(found.suite, found.task): {each.name for each in found.sets}}
 
 
 def results_folder(run: str) -> Path | None:

@@ -229,6 +229,7 @@ def _caption(
     lacking = sorted({name for runs in methods.values() for run in runs for name in _lacking(run.evaluation)})
     if lacking:
         parts.append(f"Missing, and so not in the means: {', '.join(lacking)}.")
+    parts += dict.fromkeys(run.left_out for each in methods.values() for run in each if run.left_out)
     if any(_guessing(list(each.values())) for found in values.values() for each in found.values()):
         parts.append(
             f"{GUESSING_NOTE} With several seeds: in at least one. Such methods are not tested and have no rank."

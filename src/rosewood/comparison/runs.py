@@ -11,8 +11,9 @@ from rosewood.attacks.runner.report import REPORT, load_attack
 from rosewood.config import strict_yaml
 from rosewood.errors import RunError
 from rosewood.evaluation.files import load_evaluation, predictions_path
+from rosewood.evaluation.measure import means
 from rosewood.recipe import deciding
-from rosewood.results import AttackedExample, AttackReport, Evaluation, LiveAttack, RunInfo
+from rosewood.results import AttackedExample, AttackReport, Evaluation, LiveAttack, MissingSet, RunInfo
 
 REPLAYS = "replays"
 """The folder of a run for texts that were found on other models: apart from attacks on the run itself."""
@@ -55,6 +56,8 @@ class EvaluatedRun(NamedTuple):
     inconsistency: Mapping[int, float] = {}
     """First steps -> the share of predictions that differed between two dropout passes while it trained."""
     attacks: Sequence[KeptAttack] = ()
+    left_out: str = ""
+    """Which sets are not compared because some run lacks them, as a sentence."""
 
     @property
     def predictions(self) -> Path:
@@ -63,16 +66,35 @@ class EvaluatedRun(NamedTuple):
 
 
 def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[EvaluatedRun]:
-    """The evaluations of runs on a suite, or their latest; runs of the same recipe are the same method."""
+    """The evaluations of runs on a suite, or their latest, on the sets that all have; `left_out` names the others.
+
+    Runs of the same recipe are the same method.
+    """
     if not folders:
         raise RunError("a table needs at least one run.")
     runs = [_load(Path(folder), suite) for folder in folders]
+    _check_alike(runs)
+    runs = _on_shared_sets(runs)
     check_comparable(runs)
     return runs
 
 
 def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
-    """Runs share a table only if they were evaluated alike, on the same data."""
+    """Runs share a table only if they were evaluated alike, on the same sets of the same data."""
+    _check_alike(runs)
+    for run in runs:
+        first = next(each for each in runs if each.evaluation.task == run.evaluation.task)
+        here, there = _data(run.evaluation), _data(first.evaluation)
+        for name in sorted(here.keys() ^ there.keys()):
+            lacks, has = (run, first) if name in there else (first, run)
+            raise RunError(
+                f"{lacks.folder} was not evaluated on {name}, and {has.folder} was, so they cannot be compared: "
+                "evaluate both again, with the same options."
+            )
+
+
+def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
+    """Refuse evaluations on several suites or with other settings, and sets of one name with other rows."""
     suites = sorted({run.evaluation.suite or run.evaluation.task for run in runs})
     if len(suites) > 1:
         raise RunError(
@@ -86,12 +108,66 @@ def check_comparable(runs: Sequence[EvaluatedRun]) -> None:
                 "options."
             )
         first = next(each for each in runs if each.evaluation.task == run.evaluation.task)
-        other = sorted(_data(run.evaluation) ^ _data(first.evaluation))
+        here, there = _data(run.evaluation), _data(first.evaluation)
+        other = sorted(name for name in here.keys() & there.keys() if here[name] != there[name])
         if other:
             raise RunError(
-                f"{first.folder} and {run.folder} were not evaluated on the same data of {other[0][0]}, so they cannot "
-                "be compared: evaluate both again."
+                f"{first.folder} and {run.folder} were evaluated on other rows of {_some(other)}, so they cannot be "
+                "compared: evaluate both again."
             )
+
+
+def _on_shared_sets(runs: Sequence[EvaluatedRun]) -> list[EvaluatedRun]:
+    """The runs with those sets alone that all runs on a task have, and means over these."""
+    return [_without(run, [each for each in runs if each.evaluation.task == run.evaluation.task]) for run in runs]
+
+
+def _without(run: EvaluatedRun, beside: Sequence[EvaluatedRun]) -> EvaluatedRun:
+    of = {each.folder: set(_data(each.evaluation)) for each in beside}
+    shared, every = set.intersection(*of.values()), sorted(set.union(*of.values()))
+    left_out = [name for name in every if name not in shared]
+    if not left_out:
+        return run
+    reasons = [
+        f"{folder} lacks {_some([name for name in left_out if name not in names])}"
+        for folder, names in of.items()
+        if not names.issuperset(left_out)
+    ]
+    evaluate = f"evaluate {'it' if len(reasons) == 1 else 'them'} with the same options{_noise_option(beside)}"
+    if not shared:
+        raise RunError(f"these runs were evaluated on no common set: {'; '.join(reasons)}: {evaluate}.")
+    found = run.evaluation
+    roles = {each.name: (each.role, each.counted) for one in beside for each in one.evaluation.sets}
+    known = {each.name for each in found.missing}
+    missing = [
+        *found.missing,
+        *(
+            MissingSet(name=name, role=role, counted=counted, reason="not all runs were evaluated on it")
+            for name, (role, counted) in roles.items()
+            if name in left_out and name not in known
+        ),
+    ]
+    sets = [each for each in found.sets if each.name in shared]
+    anomalies = [each for each in found.anomalies if each.name in shared]
+    changes = {"sets": sets, "anomalies": anomalies, "missing": missing, "means": means(sets, anomalies, missing)}
+    return run._replace(
+        evaluation=found.model_copy(update=changes),
+        left_out=f"Compared on the sets that all runs have; left out: {'; '.join(reasons)} ({evaluate}).",
+    )
+
+
+def _noise_option(runs: Sequence[EvaluatedRun]) -> str:
+    rates = {run.evaluation.typo_rate for run in runs}
+    if len(rates) < 2:
+        return ""
+    shown = ("the default" if rate is None else f"{rate:g}" for rate in (run.evaluation.typo_rate for run in runs))
+    return f"; --typo-rate was {', '.join(dict.fromkeys(shown))}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few names and how many more there are."""
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
 def by_method(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
@@ -142,9 +218,10 @@ def _settings(one: Evaluation, other: Evaluation) -> str:
     return "; ".join(f"{what}: {value} and {second[what]}" for what, value in first.items() if value != second[what])
 
 
-def _data(evaluation: Evaluation) -> set[tuple[str, str]]:
-    sets = {(each.name, each.data) for each in evaluation.sets}
-    return sets | {(each.name, each.data) for each in evaluation.anomalies}
+def _data(evaluation: Evaluation) -> dict[str, str]:
+    """Set -> fingerprint of its rows."""
+    sets = {each.name: each.data for each in evaluation.sets}
+    return sets | {each.name: each.data for each in evaluation.anomalies}
 
 
 def _recipe(path: Path) -> Any:

@@ -86,7 +86,7 @@ def paired_difference(correct_a: ArrayLike, correct_b: ArrayLike) -> PairedDiffe
     right_a, right_b = int(first.sum()), int(second.sum())
     (low_a, high_a), (low_b, high_b) = wilson_interval(right_a, n), wilson_interval(right_b, n)
     margins = math.prod((right_a, n - right_a, right_b, n - right_b))
-    together = both * neither - (right_a - both) * (right_b - both)
+    together: float = both * neither - (right_a - both) * (right_b - both)
     if together > 0:
         together = max(together - n / 2, 0)  # Newcombe's correction for continuity
     correlation = together / math.sqrt(margins) if margins else 0.0
