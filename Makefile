@@ -21,7 +21,7 @@ check: $(INSTALLED)  ## style and types
 	$(BIN)/mypy
 
 docs: $(INSTALLED)  ## the documentation as a site that opens from the disk: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 audit: $(INSTALLED)  ## known vulnerabilities of the pinned dependencies; asks the vulnerability service, so needs the network
 	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -134,6 +136,24 @@ def test_the_navigation_names_every_page() -> None:
     assert {page for page in pages if page not in named and not page.startswith(folders)} == set()
     assert {entry for entry in named if entry.endswith(".md") and entry not in pages} == set()
     assert yaml.safe_load(f"nav:\n{nav}")
+
+
+@pytest.mark.parametrize(("link", "fails"), [("other.md", False), ("nowhere.md", True), ("other.md#nowhere", True)])
+def test_make_docs_fails_on_a_dead_link(link: str, fails: bool, tmp_path: Path) -> None:
+    """With the Makefile's own options and the site's own rules, on two pages: `--quiet` would hide every warning."""
+    (options,) = re.findall(r"/mkdocs build(.*)$", text_of(ROOT / "Makefile"), re.MULTILINE)
+    rules = text_of(ROOT / "mkdocs.yml").partition("\nvalidation:\n")[2].partition("\n\n")[0]
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "index.md").write_text(f"# Here\n\n[there]({link})\n", encoding="utf-8")
+    (pages / "other.md").write_text("# There\n", encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(
+        f"site_name: Two pages\ntheme: mkdocs\nvalidation:\n{rules}\n", encoding="utf-8"
+    )
+    build = [sys.executable, "-m", "mkdocs", "build", *options.split()]
+    found = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True)
+    assert (found.returncode != 0) == fails, found.stderr
+    assert ("nowhere" in found.stderr) == fails
 
 
 def test_only_pages_and_pictures_lie_among_the_pages() -> None:

@@ -102,7 +102,8 @@ def wrap(
         >>> from transformers import pipeline
         >>> wrapped = wrap(model, tokenizer, "smoothed:mask", copies=4)
         >>> classify = pipeline("text-classification", model=wrapped, tokenizer=wrapped.tokenizer)
-        >>> classify("A fine film.")[0]["label"] in ("negative", "positive")
+        >>> answers = classify(["A fine film."])
+        >>> {answer["label"] for answer in answers} <= {"negative", "positive"}
         True
     """
     chosen = choose_defence(defence, settings) if isinstance(defence, str) else defence
