@@ -10,7 +10,7 @@ from typing import cast
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from rosewood.cli import commands
+from rosewood.cli import PANELS, commands
 
 FOLDER = "reference/commands"
 Command = TyperCommand | TyperGroup
@@ -22,8 +22,10 @@ def command_pages() -> dict[str, str]:
     assert isinstance(group, TyperGroup)
     inside = _commands_of(group)
     pages = {f"{FOLDER}/{name}.md": command_page(name, command) for name, command in inside.items()}
-    rows = [f"| [`{name}`]({name}.md) | {_plain(_short(each))} |" for name, each in sorted(inside.items())]
-    index = ["# Commands", "", _plain(group.help or ""), "", "| command | what it does |", "| --- | --- |", *rows, ""]
+    index = ["# Commands", "", _plain(group.help or ""), ""]
+    for panel, names in PANELS.items():
+        rows = [f"| [`{name}`]({name}.md) | {_plain(_short(inside[name]))} |" for name in names]
+        index += [f"## {panel}", "", "| command | what it does |", "| --- | --- |", *rows, ""]
     return {f"{FOLDER}/index.md": "\n".join(index)} | pages
 
 

@@ -14,9 +14,11 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from cli.conftest import Rosewood
-from rosewood.cli import plain_warnings
+from rosewood.cli import PANELS, commands, plain_warnings
 from rosewood.data import embedded
 from rosewood.data.suites import load_suite, suite_names
 from rosewood.data.tasks import load_task, task_names
@@ -43,6 +45,18 @@ def test_lists_cut_nothing(rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch, 
         assert "…" not in printed and max(map(len, printed.splitlines())) <= width
         absent = [name for name in names if name not in printed and width != 60]
         assert not absent, f"{what} at {width} columns: {absent}"
+
+
+def test_help_has_every_command_in_its_panel_and_in_order(rosewood: Rosewood, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    grouped = [name for names in PANELS.values() for name in names]
+    group = typer.main.get_command(commands())
+    assert isinstance(group, TyperGroup)
+    assert list(group.commands) == grouped, "a command is in no panel, or a panel names one that is gone"
+    printed = rosewood("--help")
+    lines = re.findall(r"^(?:╭─ (\w+) ─|│ ([a-z]+)  )", printed, re.MULTILINE)
+    expected = [each for panel, names in PANELS.items() for each in [(panel, ""), *(("", name) for name in names)]]
+    assert [each for each in lines if each != ("Options", "")] == expected
 
 
 def test_warnings_are_ours_once_and_sentences(capsys: pytest.CaptureFixture[str]) -> None:

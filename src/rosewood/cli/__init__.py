@@ -17,12 +17,13 @@ from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
 
 from rosewood.config.settings import Settings, option_of
 from rosewood.errors import RosewoodError, RunError
@@ -175,9 +176,32 @@ def check_defences(names: Iterable[str]) -> None:
             module_of("defence", part.partition(":")[0])
 
 
+PANELS = {
+    "Start": ["demo", "list", "explain", "schema"],
+    "Defend": ["harden", "wrap", "certify"],
+    "Train": ["train", "tune", "compare", "average"],
+    "Measure": ["evaluate", "attack", "table", "gate"],
+    "Share": ["report", "card", "serve", "export", "push"],
+    "Study": ["dynamics", "landscape", "interpolate", "geometry", "tradeoff", "probe"],
+}
+"""How `rosewood --help` groups the commands; one that is not here comes last, under "Commands"."""
+
+
+class InPanels(TyperGroup):
+    """The commands in the order of `PANELS`, each in its panel."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        panels = {name: panel for panel, names in PANELS.items() for name in names if name in self.commands}
+        self.commands = {name: self.commands[name] for name in [*panels, *self.commands]}
+        for name, panel in panels.items():
+            cast(TyperCommand | TyperGroup, self.commands[name]).rich_help_panel = panel
+
+
 app = typer.Typer(
     name="rosewood",
-    help="Fine-tune language models so that they stay right when text is attacked, shifted or noisy.",
+    cls=InPanels,
+    help="Find, train and measure defences that keep text classifiers right under typos, replaced words and noise.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
@@ -196,7 +220,7 @@ def _version(wanted: bool) -> None:
 def options(
     show_version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Fine-tune language models so that they stay right when text is attacked, shifted or noisy."""
+    """Find, train and measure defences that keep text classifiers right under typos, replaced words and noise."""
 
 
 def examples(*commands: str) -> str:
