@@ -37,7 +37,7 @@ from rosewood.report import hub
 from rosewood.results import Hardening
 from tiny_harden import HIDDEN, Counted, Place, write_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore:the training loss is still that of guessing")
+pytestmark = pytest.mark.filterwarnings("ignore:the training loss is no better than guessing")
 
 
 STILL = {"learning_rate": 1e-8, "per_device_train_batch_size": 16}

@@ -46,7 +46,7 @@ def test_each_sign_is_warned_of_once(tmp_path: Path) -> None:
     answers, loss = sorted(messages)
     assert answers.startswith("every validation example gets the same answer after 24 of 72 steps: accuracy is 66.7%")
     assert ", and 66.7% of the examples have the most frequent label" in answers
-    assert loss.startswith("the training loss is still that of guessing: after 30 of 72 steps ")
+    assert loss.startswith("the training loss is no better than guessing: after 30 of 72 steps ")
     assert ", and label frequencies alone give 0.637." in loss
     assert all("Change the learning rate (0.001 now;" in each for each in messages)
     metrics = Metrics.load(tmp_path / "run" / "metrics.json")

@@ -1,4 +1,4 @@
-"""rosewood attack: how right a model stays when somebody looks for the words that make it wrong."""
+"""rosewood attack: accuracy under attack."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def attack(
         help="Where the results go.",
         show_default="RUN/attacks or CHECKPOINT/attacks",
     ),
-    show: int = typer.Option(3, min=0, help="Print so many broken examples of each run."),
+    show: int = typer.Option(3, min=0, help="Number of broken examples to print for each run."),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
     engine: str = typer.Option("local", help="What runs the search: this machine, or a ray cluster."),
     ray_address: str | None = typer.Option(

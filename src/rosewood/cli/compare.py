@@ -57,7 +57,7 @@ def compare(
         None, min=1, help="CPUs, and threads, of a cell.", show_default="OMP_NUM_THREADS, or 1", rich_help_panel=RAY
     ),
     retries: int | None = typer.Option(
-        None, min=0, help="How often a cell whose process dies goes on.", show_default="3", rich_help_panel=RAY
+        None, min=0, help="Restarts of a cell after a crash.", show_default="3", rich_help_panel=RAY
     ),
 ) -> None:
     """Train, evaluate and attack every combination of an experiment, and print one table.
@@ -165,7 +165,7 @@ def probe(
     seeds: str = typer.Option("0..4", help="Each recipe is run with each of them: 0..4 or 0,3,7."),
     model: str = typer.Option("minilm", help="A folder, a Hub name, or one of `rosewood list models`."),
     data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files; for msgs-* that of MSGS itself."
+        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files; for msgs-* the MSGS folder."
     ),
     train_size: int | None = typer.Option(None, min=2, help="Train on a seeded sample of this size."),
     epochs: float | None = typer.Option(None, min=0.01, show_default="3"),

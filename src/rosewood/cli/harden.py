@@ -184,7 +184,7 @@ def demo(
     """Fine-tune MiniLM on film reviews, attack its letters, harden it, and compare the two on other reviews.
 
     Needs the extra `demo` (a 23 million parameter model and 33,530 reviews) and no network. A demo that was
-    interrupted continues where it stood.
+    interrupted resumes.
     """
     from rosewood.data.embedded import embedded_model, reviews_file
 

@@ -205,7 +205,7 @@ def tradeoff(
     runs: list[Path] = typer.Argument(help="Runs that were attacked or evaluated alike."),
     over: str = typer.Option(..., help="The setting that changes, such as selection.keep_quantile."),
     under: str = typer.Option(..., help="An attack, or a set or role of the evaluation: pwws, typos, adversarial."),
-    suite: str | None = typer.Option(None, help="The suite to read.", show_default="that of the latest evaluation"),
+    suite: str | None = typer.Option(None, help="The suite to read.", show_default="latest evaluation"),
     output: Path = typer.Option(
         Path("tradeoff.html"), "--output", "-o", help="The figure: .html, .json, .png, .svg or .pdf."
     ),

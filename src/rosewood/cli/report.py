@@ -23,7 +23,7 @@ from rosewood.errors import RunError
 def report(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The file to write."),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
     baseline: str | None = typer.Option(
         None, help="The recipe that the others are tested against.", show_default="vanilla, if it is among the runs"
     ),
@@ -62,7 +62,7 @@ def report(
 )
 def table(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
     baseline: str | None = typer.Option(None, help="The recipe that the others are compared with."),
     format_: Literal["terminal", "markdown", "latex"] = typer.Option(
         "terminal", "--format", help="How to write the table."
@@ -100,7 +100,7 @@ def card(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The file to write.", show_default="RUN/model/README.md"
     ),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="that of the latest evaluation"),
+    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if there is one."),
 ) -> None:
     """Write the card of a model for the Hugging Face Hub, with the figures of its evaluation and attacks.
@@ -139,7 +139,7 @@ def gate(
     run: Path = typer.Argument(help="A run that was evaluated, and attacked where an attack is required."),
     require: list[str] = typer.Option([], "--require", "-r", help="FIGURE>=NUMBER or FIGURE<=NUMBER; repeatable."),
     requirements: Path | None = typer.Option(None, help="A YAML file with a list of requirements under `require`."),
-    suite: str | None = typer.Option(None, help="The suite that counts.", show_default="that of the latest evaluation"),
+    suite: str | None = typer.Option(None, help="The suite that counts.", show_default="latest evaluation"),
     junit: Path | None = typer.Option(None, help="Write the result as JUnit XML."),
     markdown: Path | None = typer.Option(None, help="Write the result as Markdown."),
 ) -> None:

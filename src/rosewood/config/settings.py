@@ -205,7 +205,7 @@ class SharedRunSettings(Settings):
     ] = "float32"
     """What matrices are multiplied in: auto takes bfloat16 where the hardware has it. Weights stay in float32."""
     warn_after: Annotated[float, Field(gt=0, le=1), Option(TRAINING, "1/3")] = 1 / 3
-    """Warn if after this share of the steps the loss is still that of guessing."""
+    """Warn if after this share of the steps the loss is no better than guessing."""
     max_skipped_steps: Annotated[int, Field(ge=0), Option(TRAINING)] = 10
     """Steps in a row that may be skipped because of NaN or infinity before the run ends."""
     watch: Annotated[list[Literal["masks", "drift", "inconsistency"]], Option(TRAINING)] = []

@@ -47,8 +47,8 @@ class MaskWatch(Watch):
         if any(stage.selection.makes_masks for stage in recipe.all_stages()):
             return []
         return [
-            f"watch masks records what a selection lets through, and recipe {recipe.name} masks nothing: leave it out, "
-            "or choose a recipe with the selection rose, roast or child_tuning"
+            f"watch masks records what a selection allows to move, and recipe {recipe.name} masks nothing: leave it "
+            "out, or choose a recipe with the selection rose, roast or child_tuning"
         ]
 
     def start(self, model: nn.Module, total_steps: int, seed: int, pretrained: Mapping[str, Tensor]) -> None:

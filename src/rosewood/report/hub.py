@@ -162,7 +162,7 @@ def model_card(folder: Path, suite: str | None = None) -> ModelCard:
 
 def _read(folder: Path, suite: str | None) -> tuple[Subject, Task]:
     if not (folder / "run.json").exists():
-        raise RunError(f"{folder} is not a run of Rosewood (no run.json): a card tells how a model was trained.")
+        raise RunError(f"{folder} is not a run of Rosewood (no run.json): a card describes how a model was trained.")
     return subject_of(load_runs([folder], suite)), load_task(folder / "task.yaml")
 
 

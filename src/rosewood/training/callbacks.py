@@ -274,7 +274,7 @@ class WarnsOfGuessing(TrainerCallback):
         if self._is_late(state) and mean >= NEAR * self._guessing > 0:
             self._say(
                 "loss",
-                f"the training loss is still that of guessing: after {state.global_step} of {state.max_steps} steps "
+                f"the training loss is no better than guessing: after {state.global_step} of {state.max_steps} steps "
                 f"cross-entropy is {mean:.3f}, and label frequencies alone give {self._guessing:.3f}",
                 args,
                 state,

@@ -208,7 +208,7 @@ class RayBlocks(RayEngine):
     def blocks(self, campaign: Campaign, numbers: Sequence[int], deadline: float | None, tick: Tick) -> Iterator[Block]:
         """Run the blocks of these numbers; they come in the order in which they end."""
         if together():
-            raise RunError("a Ray cluster has processes of its own: give the command once, without torchrun")
+            raise RunError("a Ray cluster has processes of its own: run the command once, without torchrun")
         if not numbers:
             return
         with connected(self.place) as ray:
