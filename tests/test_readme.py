@@ -9,6 +9,7 @@ from typing import Any
 import datasets
 import pytest
 
+from rosewood import Lexicon
 from tiny_text import save_tiny_checkpoint
 
 ROOT = Path(__file__).parent.parent
@@ -21,21 +22,21 @@ def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert example is not None
     code = example.group(1)
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
-    rows = {"sentence": ["a good film", "a bad film"] * 4, "label": [1, 0] * 4, "idx": list(range(8))}
-    split = datasets.Dataset.from_dict(rows)
+    rows = datasets.Dataset.from_dict({"sentence": ["a good film", "a bad film"] * 4, "label": [1, 0] * 4})
     asked: list[Any] = []
 
-    def hub(*name: str) -> datasets.DatasetDict:
-        asked.append(name)
-        return datasets.DatasetDict(train=split, validation=split)
+    def hub(*name: str, split: str) -> datasets.Dataset:
+        asked.append((*name, split))
+        return rows
 
     monkeypatch.setattr(datasets, "load_dataset", hub)
+    monkeypatch.setattr(Lexicon, "named", staticmethod(lambda: Lexicon.of({"good": ["fine"], "film": ["movie"]})))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(code.replace('"roberta-base"', repr(str(save_tiny_checkpoint(tmp_path / "tiny")))), names)
-    assert asked == [("nyu-mll/glue", "sst2")]
+    assert asked == [("nyu-mll/glue", "sst2", "train")]
     assert names["trainer"].state.global_step == 3
-    assert names["trainer"].recipe.name == "rose-ensemble"
+    assert names["trainer"].recipe.name == "a2t"
 
 
 def test_it_is_short_and_its_example_is_that_of_the_guide() -> None:

@@ -34,7 +34,6 @@ FROM_ROOT = {
 def generated_pages() -> dict[str, str]:
     """Path among the pages -> Markdown, of every page that is not a file in docs/."""
     front = {page: linked_from_root((ROOT / name).read_text(encoding="utf-8")) for name, page in FROM_ROOT.items()}
-    front["index.md"] = f"---\nhide: [navigation]\n---\n\n{front['index.md']}"
     return front | command_pages() | recipe_pages() | {"reference/api.md": api_page(), EXAMPLES: example_page()}
 
 
