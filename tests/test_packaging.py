@@ -80,3 +80,37 @@ def test_a_workflow_calls_what_there_is(workflow: Path) -> None:
     for command in commands:
         program, *words = command.split()
         assert (program == "make" and set(words) <= set(targets)) or (ROOT / program).exists(), command
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "uv pip install --system --no-cache --torch-backend cpu -c constraints.txt torch==1.2"),
+        ({"PIP_EXTRA_INDEX_URL": "somewhere"}, "pip install --no-cache-dir torch==1.2+cpu"),
+        ({"DEVICE": "gpu"}, "pip install --no-cache-dir torch==1.2"),
+        ({"DEVICE": "gpu", "PIP_EXTRA_INDEX_URL": "somewhere"}, "pip install --no-cache-dir torch==1.2"),
+        ({"DEVICE": "tpu"}, None),
+    ],
+)
+def test_the_image_is_for_processors_unless_a_gpu_is_asked_for(
+    settings: dict[str, str], expected: str | None, tmp_path: Path
+) -> None:
+    """The Dockerfile's own commands, with programs that only write down how they were called."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (script,) = re.findall(r"^RUN (.*?)\nWORKDIR", dockerfile, flags=re.MULTILINE | re.DOTALL)
+    defaults = dict(re.findall(r"^ARG (\w+)=(.*)$", dockerfile, flags=re.MULTILINE))
+    for name in ("pip", "uv"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >> called\n', encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "constraints.txt").write_text("accelerate==1\ntorch==1.2\n", encoding="utf-8")
+    script = script.replace("\\\n", "").replace("rm -rf /src", "true")
+    found = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**defaults, **settings, "PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    called = (tmp_path / "called").read_text(encoding="utf-8").splitlines() if expected else []
+    assert (found.returncode == 0) == (expected is not None), found.stderr
+    assert [line for line in called if "torch==" in line] == ([expected] if expected else [])
