@@ -9,7 +9,6 @@ _HOMES = {
     "Fluent": "rosewood.words.constraints",
     "Lexicon": "rosewood.words.lexicon",
     "Misspelling": "rosewood.words.noise",
-    "SLIPS": "rosewood.words.noise",
     "SameMeaning": "rosewood.words.constraints",
     "SamePartOfSpeech": "rosewood.words.constraints",
     "SentenceEncoder": "rosewood.words.language_models",

@@ -196,7 +196,8 @@ class Misspelling:
     """Gives each word the same misspelt forms wherever it occurs, some of each kind of slip.
 
     Args:
-        kinds: Names of slips (`rosewood.words.noise.SLIPS`).
+        kinds: Which slips: `swap`, `drop`, `insert`, `double`, `neighbour_key`, `recase`, `homoglyph`, `invisible`.
+            All of them by default.
         forms: How many forms a word gets at most; forms that come out alike count once.
         min_letters: Shorter words stay as they are.
         seed: Another seed, other forms.
@@ -206,7 +207,7 @@ class Misspelling:
         [(), ('fil', 'flm')]
     """
 
-    def __init__(self, kinds: Sequence[str], forms: int = 16, min_letters: int = 3, seed: int = 0) -> None:
+    def __init__(self, kinds: Sequence[str] = tuple(SLIPS), forms: int = 16, min_letters: int = 3, seed: int = 0) -> None:
         @lru_cache(maxsize=1_000_000)
         def misspelt(word: str) -> tuple[str, ...]:
             if sum(map(str.isalpha, word)) < min_letters:
