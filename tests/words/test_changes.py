@@ -14,7 +14,7 @@ from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 from rosewood.errors import DataError
 from rosewood.words.alignment import SubstituteCollator
 from rosewood.words.changes import collate_changes, column_of, with_changes
-from rosewood.words.noise import Misspelling
+from rosewood.words.noise import SLIPS, Misspelling
 from rosewood.words.text import Words, spliced
 from tiny_text import tiny_tokenizer
 
