@@ -5,8 +5,10 @@ is made of: `Attack`, the `Target` that it gets, the questions `probe`, `trial` 
 `replay` tries what an attack found on other models.
 """
 
-from rosewood.config.registry import component_names, components
-from rosewood.errors import RecipeError, closest
+from pathlib import Path
+
+from rosewood.config.registry import component_names, components, files_in
+from rosewood.errors import RecipeError, RunError, closest
 
 _HOMES = {
     "Attack": "rosewood.attacks.runner.attack",
@@ -36,3 +38,16 @@ def known_attack(name: str) -> str:
     if plain.lower() in RELATED:
         raise RecipeError(f"there is no attack {name!r} in Rosewood; take {RELATED[plain.lower()]}")
     raise RecipeError(f"unknown attack {name!r}: {closest(plain, known)}")
+
+
+PROTOCOLS = Path(__file__).parent / "protocols"
+
+
+def protocol_file(name: str | Path) -> Path:
+    """The YAML file of a protocol: a path, or the name of one that is installed; nothing slow is imported."""
+    if Path(name).suffix in (".yaml", ".yml"):
+        return Path(name)
+    known = files_in(PROTOCOLS)
+    if str(name) not in known:
+        raise RunError(f"unknown protocol {str(name)!r}: {closest(str(name), sorted(known))}")
+    return known[str(name)]

@@ -198,7 +198,7 @@ def attack(
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")
-    _check_files(lexicon, replay)
+    _check_files(lexicon, protocol, replay)
     from rosewood.attacks.runner.protocols import load_protocol  # slow, and so are the imports below
 
     chosen = None if protocol is None else load_protocol(protocol)
@@ -275,8 +275,12 @@ def _chosen(attack: str | None, protocol: str | None, threat: str | None, replay
     return None if attack is None else known_attack(attack)
 
 
-def _check_files(lexicon: str | None, replays: list[Path]) -> None:
+def _check_files(lexicon: str | None, protocol: str | None, replays: list[Path]) -> None:
     """Whether files that are named are there."""
+    from rosewood.attacks import protocol_file
+
+    if protocol is not None:
+        protocol_file(protocol)
     if lexicon is not None and lexicon.endswith(".json") and not Path(lexicon).is_file():
         raise RunError(f"{lexicon}: no such file, expected a JSON object of word -> substitutes")
     for folder in replays:

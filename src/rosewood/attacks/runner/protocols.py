@@ -14,15 +14,15 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rosewood.attacks import PROTOCOLS, protocol_file
 from rosewood.attacks.runner.constraints import constraint
 from rosewood.config import strict_yaml
 from rosewood.config.attack_texts import constraint_text
 from rosewood.config.registry import files_in
 from rosewood.config.settings import AFTERWARDS, AttackSettings, problem_of
-from rosewood.errors import RunError, closest
+from rosewood.errors import RunError
 from rosewood.words.lexicon import Lexicon
 
-_FOLDER = Path(__file__).parent.parent / "protocols"
 MERGED = ("set", "constraints")
 """Entries whose parts are set one by one."""
 NO_DEVIATION = {*AFTERWARDS, "seed"}
@@ -116,7 +116,7 @@ def lexicon_deviations(lexicon: Lexicon | None, max_candidates: int | None) -> t
 
 def protocol_names() -> list[str]:
     """The names of the protocols that come with Rosewood, or with packages that extend it."""
-    return sorted(files_in(_FOLDER))
+    return sorted(files_in(PROTOCOLS))
 
 
 def load_protocol(name: str | Path) -> Protocol:
@@ -132,12 +132,7 @@ def load_protocol(name: str | Path) -> Protocol:
         >>> load_protocol("textdefender").max_queries_per_word
         50
     """
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        known = files_in(_FOLDER)
-        if str(name) not in known:
-            raise RunError(f"unknown protocol {str(name)!r}: {closest(str(name), sorted(known))}")
-        path = known[str(name)]
+    path = protocol_file(name)
     kinds: dict[str, type[BaseModel]] = {"": Protocol, "attacks": ProtocolPart, "tasks": TaskPart}
     try:
         return Protocol.model_validate(strict_yaml.read(path, "a protocol", RunError))
