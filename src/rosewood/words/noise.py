@@ -207,7 +207,9 @@ class Misspelling:
         [(), ('fil', 'flm')]
     """
 
-    def __init__(self, kinds: Sequence[str] = tuple(SLIPS), forms: int = 16, min_letters: int = 3, seed: int = 0) -> None:
+    def __init__(
+        self, kinds: Sequence[str] = tuple(SLIPS), forms: int = 16, min_letters: int = 3, seed: int = 0
+    ) -> None:
         @lru_cache(maxsize=1_000_000)
         def misspelt(word: str) -> tuple[str, ...]:
             if sum(map(str.isalpha, word)) < min_letters:
