@@ -3,6 +3,7 @@
 OUTPUT/LABEL-TASK-MODEL-seedN-FINGERPRINT/
   cell.json    everything that decides the figures
   run/         an ordinary run directory, with its evaluation and its attacks
+  trained/     the run without its defence, if the recipe has one around the trained model
   log.txt      what the processes that worked on it printed
   error.txt    why the last of them gave up, if it did
   result.json  the figures, once there is nothing left to do
@@ -21,7 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -31,13 +32,13 @@ from rosewood.config.settings import Lora
 from rosewood.data.tasks import Task, build_task
 from rosewood.errors import RunError
 from rosewood.experiments.engines.local import LOG, Event
-from rosewood.experiments.experiment import AttackChoice, EvaluationChoice
+from rosewood.experiments.experiment import AttackChoice, EvaluationChoice, WrapChoice
 from rosewood.recipe import Recipe, build_recipe, deciding
 from rosewood.results import CellResult, CellState, Metrics, write
 from rosewood.results.files import fingerprint_of
 from rosewood.training.run import Plan
 
-SPECIFICATION, RESULT, ERROR, RUN = "cell.json", "result.json", "error.txt", "run"
+SPECIFICATION, RESULT, ERROR, RUN, TRAINED = "cell.json", "result.json", "error.txt", "run", "trained"
 
 
 class Cell(BaseModel):
@@ -56,6 +57,8 @@ class Cell(BaseModel):
     training: dict[str, Any]
     evaluation: EvaluationChoice
     attacks: list[AttackChoice]
+    # Left out where it is empty, so that cells that do not know it keep their fingerprint.
+    wrap: WrapChoice | None = Field(default=None, exclude_if=lambda wrap: wrap is None)
     data_dir: str | None
     sources: dict[str, Any]
     """Identities of model, data and lexicons; the version of the attacks' search; default learning rates, if used."""
@@ -95,6 +98,10 @@ class Cell(BaseModel):
             arguments=self.training,
             **settings,
         )
+
+    def trained(self, folder: Path) -> Path:
+        """Where, in the folder of the cell, its model is trained."""
+        return folder / (RUN if self.wrap is None else TRAINED)
 
     def built_recipe(self) -> Recipe:
         """The recipe with this cell's settings."""
@@ -191,9 +198,10 @@ def status_line(found: CellStatus) -> str:
     run = found.folder / RUN
     if (run / "evaluation.json").exists():
         return "attacking" if found.cell.attacks else "evaluating"
-    if (run / "metrics.json").exists():
+    trained = found.cell.trained(found.folder)
+    if (trained / "metrics.json").exists():
         return "evaluating"
-    steps, expected = _steps(run), found.cell.steps()
+    steps, expected = _steps(trained), found.cell.steps()
     if not steps:
         return "starting"
     return f"training {min(1.0, steps / expected):.0%}" if expected else f"training, step {steps}"
@@ -205,7 +213,7 @@ def accuracy(found: CellStatus) -> str:
         clean = next((each for each in found.result.evaluation.sets if each.role == "clean"), None)
         return "-" if clean is None else f"{clean.accuracy:.1%}"
     try:
-        value = Metrics.load(found.folder / RUN / "metrics.json").validation_accuracy
+        value = Metrics.load(found.cell.trained(found.folder) / "metrics.json").validation_accuracy
     except RunError:
         return ""
     return "" if value is None else f"{value:.1%} (validation)"

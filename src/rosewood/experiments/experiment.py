@@ -38,6 +38,15 @@ class _Named(NamedTuple):
         return given.__get_pydantic_core_schema__(kind, handler)
 
 
+class WrapChoice(StrictModel):
+    """A defence around the trained model, as `rosewood wrap` puts it there."""
+
+    defence: str = Field(alias="with")
+    """One of `rosewood list defences`, such as smoothed:mask, or a chain: corrected+encoded."""
+    changes: dict[str, Any] = Field(default={}, alias="set")
+    lexicon: str | None = None
+
+
 class RecipeChoice(StrictModel):
     """A recipe by name, NAME:VARIANT or file, with settings changed as by `--set`, and what the tables call it."""
 
@@ -46,11 +55,13 @@ class RecipeChoice(StrictModel):
     changes: dict[str, Any] = Field(default={}, alias="set")
     training: dict[str, Any] = {}
     """Training arguments of this recipe alone; they win over those of the task and of the experiment."""
+    wrap: Annotated[WrapChoice, _Named("with")] | None = None
+    """A defence around the trained model: it is then the whole that is evaluated and attacked."""
 
     @property
     def name(self) -> str:
-        """The label, which is the recipe's own name unless one is given."""
-        return self.label or self.recipe
+        """The label, which is the recipe's own name, with the defence around it, unless one is given."""
+        return self.label or (self.recipe if self.wrap is None else f"{self.wrap.defence} around {self.recipe}")
 
 
 class EvaluationChoice(StrictModel):
@@ -217,6 +228,7 @@ def problems_of(where: str, problems: list[str]) -> ExperimentError:
 _KINDS: dict[str, type[BaseModel]] = {
     "": Experiment,
     "recipes": RecipeChoice,
+    "wrap": WrapChoice,
     "tasks": TaskChoice,
     "attacks": AttackChoice,
     "evaluation": EvaluationChoice,

@@ -17,6 +17,7 @@ from rosewood.config.strict_yaml import typed_arguments
 from rosewood.data.loading import source_identity
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import Task, load_task
+from rosewood.defences.runner.wrap import choose_defence
 from rosewood.errors import RosewoodError, closest
 from rosewood.evaluation.sets import PlannedSet, plan_of_suite, plan_of_task
 from rosewood.experiments.cell import Cell
@@ -178,6 +179,9 @@ class _Grid:
         wrong = [key for key in choice.changes if key.partition(".")[0] == "training"]
         self.problems.extend(f"{where}.set.{key}: training arguments belong under `training`" for key in wrong)
         self._check_training(choice.training, where)
+        if choice.wrap is not None:
+            self._tried(f"{where}.wrap", choose_defence, choice.wrap.defence, choice.wrap.changes)
+            self._tried(f"{where}.wrap.lexicon", check_lexicon, choice.wrap.lexicon)
         recipe = self._tried(where, load_recipe, choice.recipe, choice.changes)
         return None if recipe is None else (choice, recipe)
 
@@ -193,6 +197,8 @@ class _Grid:
         choice, recipe = made
         settings = self.experiment.run_settings() | chosen.run_settings()
         sources = sources | lexicon_sources(recipe, settings.get("select_by"), self.data_dir)
+        if choice.wrap is not None:
+            sources = sources | {"wrap": lexicon_identity(choice.wrap.lexicon, self.data_dir)}
         for seed in self.experiment.seeds:
             cell = Cell(
                 label=choice.name,
@@ -205,6 +211,7 @@ class _Grid:
                 training=self.experiment.training | chosen.training | choice.training,
                 evaluation=evaluation,
                 attacks=self._attacks(chosen, task.name),
+                wrap=choice.wrap,
                 data_dir=self.data_dir,
                 sources=sources,
             )
@@ -212,6 +219,11 @@ class _Grid:
             yield cell if cell.plan().has_rate else cell.model_copy(update={"sources": sources | _DEFAULT_RATES})
 
     def _check_at_steps(self, cell: Cell) -> None:
+        if cell.wrap is not None and cell.evaluation.at_steps:
+            self.problems.append(
+                f"evaluation.at_steps: {cell.label} has a defence around the model, which is put there after training, "
+                "so it cannot be measured earlier: leave out one or the other"
+            )
         late = max(cell.evaluation.at_steps, default=0)
         steps = cell.steps() if late else None
         if steps is not None and late >= steps:

@@ -17,6 +17,7 @@ from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
+from rosewood.defences.runner.wrap import choose_defence, wrap_run
 from rosewood.dynamics.inconsistency import read_inconsistency
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.predict import predict
@@ -40,15 +41,19 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     """
     cell = load_cell(folder)
     is_trusted = cell.model in trusted
-    run, plan = folder / RUN, cell.plan().model_copy(update={"trust_remote_code": cell.model if is_trusted else None})
+    trained, run = cell.trained(folder), folder / RUN
+    plan = cell.plan().model_copy(update={"trust_remote_code": cell.model if is_trusted else None})
     _check_lexicons(cell, plan)
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
-    info = finish_run(plan, run, _watching(cell, plan, run, distance))
+    info = finish_run(plan, trained, _watching(cell, plan, trained, distance))
+    if cell.wrap is not None and not run.exists():
+        defence = choose_defence(cell.wrap.defence, cell.wrap.changes)
+        wrap_run(trained, run, defence, lexicon=cell.wrap.lexicon, trust_remote_code=is_trusted)
     opened = open_run(run, [str(run)] if is_trusted else [])
     model, tokenizer = accelerated(opened.model), opened.tokenizer
     evaluation = _evaluated(model, tokenizer, cell, plan, run)
-    metrics = Metrics.load(run / "metrics.json")
-    moments = load_moments(run)
+    metrics = Metrics.load(trained / "metrics.json")
+    moments = load_moments(trained)
     if cell.evaluation.at_steps:
         moments.append(_end(metrics, evaluation, None if distance is None else distance(model)))
     attacks = [_attacked(model, tokenizer, each, plan, run) for each in cell.attacks]
@@ -64,16 +69,19 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
         data=info.fingerprints,
         evaluation=evaluation.model_copy(update={"attacks": attacks}),
         moments=moments,
-        inconsistency=_inconsistency(run, cell.evaluation.inconsistent_until),
+        inconsistency=_inconsistency(trained, cell.evaluation.inconsistent_until),
     )
     result.save(folder / RESULT)
     return result
 
 
 def _check_lexicons(cell: Cell, plan: Plan) -> None:
-    """Before hours of training: what the attacks after it will need."""
+    """Before hours of training: what the defence and the attacks after it will need."""
     replacing = [each for each in cell.attacks if "lexicon" in choose_attack(each.attack, each.changes).needs()]
-    for name in dict.fromkeys(each.lexicon for each in replacing):
+    names = [each.lexicon for each in replacing]
+    if cell.wrap is not None and "substitutes" in choose_defence(cell.wrap.defence, cell.wrap.changes).needs():
+        names.append(cell.wrap.lexicon)
+    for name in dict.fromkeys(names):
         Lexicon.named(name, plan.data_dir)
 
 
