@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,22 @@ def test_the_whole_is_what_is_measured(place: Path, tmp_path: Path) -> None:
     (report,) = map(AttackReport.load, wrapped.glob("run/attacks/*/attack.json"))
     assert report.forwards == 3.0 and report.summary.counts == found.summary.counts
     assert isinstance(opened.model, Defended)
+
+
+def test_the_same_model_is_trained_once(place: Path, tmp_path: Path) -> None:
+    recipes = ["vanilla", SMOOTHED, SMOOTHED | {"label": "faster", "training": {"learning_rate": 0.01}}]
+    experiment = tiny_experiment(place, recipes=recipes, **ONE)
+    compare(experiment, tmp_path, place / "data", InThisProcess(), QUIET)
+    folders = [next(tmp_path.glob(f"{name}-*")) for name in ("vanilla", "smoothed", "faster")]
+    runs = [folders[0] / "run", *(folder / TRAINED for folder in folders[1:])]
+    plain, wrapped, faster = [(run / "run.json").read_bytes() for run in runs]  # it has the seconds of the training
+    assert wrapped == plain != faster
+    assert not list(runs[1].glob("evaluation*")) and not (runs[1] / "attacks").exists()
+
+    shutil.rmtree(runs[0] / "model")  # as of a cell whose results alone were kept
+    shutil.rmtree(folders[1])
+    compare(experiment, tmp_path, place / "data", InThisProcess(), QUIET)
+    assert (runs[1] / "run.json").read_bytes() != plain and (runs[1] / "model").exists()
 
 
 def test_it_goes_on_where_it_was_killed(place: Path, tmp_path: Path) -> None:

@@ -72,6 +72,16 @@ class Cell(BaseModel):
         return fingerprint_of(plain, ordered=False)
 
     @property
+    def training_fingerprint(self) -> str:
+        """Equal for cells that train the same model, whatever is done with it then."""
+        plain = self.model_dump(mode="json", include={"task", "model", "seed", "settings", "lora", "training"})
+        plain["recipe"] = deciding(self.recipe)
+        plain["recorded"] = self.evaluation.inconsistent_until
+        later = ("evaluation", "wrap", "attack ")
+        plain["sources"] = {name: value for name, value in self.sources.items() if not name.startswith(later)}
+        return fingerprint_of(plain, ordered=False)
+
+    @property
     def name(self) -> str:
         """A name for its folder that a person can read and no other cell has."""
         return f"{self.place}-{self.fingerprint[:8]}"

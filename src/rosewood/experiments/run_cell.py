@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from rosewood.models.open import load_pretrained, open_run
 from rosewood.models.parameters import pretrained_names
 from rosewood.models.scoring import label_columns
 from rosewood.results import CellResult, Evaluation, LiveAttack, Metrics, Moment
+from rosewood.results.work_folder import LOCK
 from rosewood.training.plan import Plan
 from rosewood.training.run import finish_run
 from rosewood.words.lexicon import Lexicon
@@ -45,6 +47,7 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     plan = cell.plan().model_copy(update={"trust_remote_code": cell.model if is_trusted else None})
     _check_lexicons(cell, plan)
     distance = distance_from_pretrained(plan) if cell.evaluation.at_steps else None
+    _take_trained(cell, folder)
     info = finish_run(plan, trained, _watching(cell, plan, trained, distance))
     if cell.wrap is not None and not run.exists():
         defence = choose_defence(cell.wrap.defence, cell.wrap.changes)
@@ -73,6 +76,23 @@ def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
     )
     result.save(folder / RESULT)
     return result
+
+
+def _take_trained(cell: Cell, folder: Path) -> None:
+    """Copy the run of a finished cell that trained the same model, if there is one: a defence needs no other."""
+    trained = cell.trained(folder)
+    if trained.exists() or cell.evaluation.at_steps:
+        return
+    for result in sorted(folder.parent.glob(f"*/{RESULT}")):
+        other = load_cell(result.parent)
+        run = other.trained(result.parent)
+        if other.training_fingerprint == cell.training_fingerprint and (run / "model").is_dir():
+            partial = folder / f"{trained.name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            measured = ("attacks", "evaluation*.json", "predictions-*.parquet", FOLDER, LOCK)
+            shutil.copytree(run, partial, ignore=shutil.ignore_patterns(*measured))
+            partial.replace(trained)
+            return
 
 
 def _check_lexicons(cell: Cell, plan: Plan) -> None:
