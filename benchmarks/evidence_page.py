@@ -136,11 +136,11 @@ def defences() -> str:
     return f"{method_table(measured)}\n\n{counted(study)}" if measured.methods else counted(study)
 
 
-def rose_whole() -> str:
-    """ROSE's tables on SST-2's train set: each figure, and the points above plain fine-tuning on the same examples."""
-    study, outcomes = kept_experiment("evidence-a"), kept_outcomes("evidence-a")
-    published = read_experiment(ROOT / "experiments" / "evidence-a.yaml").published
-    columns = [CLEAN, ADVGLUE, *(each for each in study.figures if each.startswith("under"))]
+def over_baseline(name: str, more: Mapping[str, Callable[[str], str]] | None = None) -> str:
+    """A row for each measured method: its figures, and the points above the baseline on the same examples."""
+    study, outcomes = kept_experiment(name), kept_outcomes(name)
+    more = more or {}
+    columns = [each for each in study.figures if each != NOISE]
     rows = []
     for method in study.methods:
         seeds = len(study.seeds_of(method, CLEAN))
@@ -152,10 +152,28 @@ def rose_whole() -> str:
             pairs = [] if method == study.baseline else pairs_of(outcomes, method, study.baseline, figure)
             found = gain_over_examples(pairs)
             cells.append(shown if found is None else "{} ({:+.1f}; {:+.1f} to {:+.1f})".format(shown, *found))
-        paper = published.get(method, {}).get("sst2-noise", {}).get("advglue_sst2")
-        rows.append([*cells, MISSING if paper is None else f"{paper:.1f}"])
-    header = ["method", "seeds", *columns, "AdvGLUE, paper"]
+        rows.append([*cells, *(column(method) for column in more.values())])
+    header = ["method", "seeds", *columns, *more]
     return f"{markdown(header, rows)}\n\n{counted(study)}" if rows else counted(study)
+
+
+def rose_whole() -> str:
+    """ROSE's tables on SST-2's train set, beside the paper's."""
+    published = read_experiment(ROOT / "experiments" / "evidence-a.yaml").published
+
+    def paper(method: str) -> str:
+        figure = published.get(method, {}).get("sst2-noise", {}).get("advglue_sst2")
+        return MISSING if figure is None else f"{figure:.1f}"
+
+    return over_baseline("evidence-a", {"AdvGLUE, paper": paper})
+
+
+def base_size() -> str:
+    return over_baseline("evidence-c")
+
+
+def news() -> str:
+    return over_baseline("defences-agnews")
 
 
 def duration() -> str:
@@ -270,6 +288,8 @@ def _points(study: Study, method: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "defences": defences,
     "wrapped": wrapped,
+    "base_size": base_size,
+    "news": news,
     "rose_whole": rose_whole,
     "duration": duration,
     "rift": rift,
