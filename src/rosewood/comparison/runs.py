@@ -69,6 +69,20 @@ def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[E
     """The evaluations of runs on a suite, or their latest, on the sets that all have; `left_out` names the others.
 
     Runs of the same recipe are the same method.
+
+    Args:
+        folders: run directories.
+        suite: the suite whose evaluations are read.
+
+    Returns:
+        What a table or a report shows, in the order of the folders.
+
+    Raises:
+        RunError: a run was not evaluated so, or the runs were not evaluated alike.
+
+    Example:
+        >>> [(run.method, run.seed) for run in load_runs(["runs/rose"])]
+        [('rose-ensemble', 0)]
     """
     if not folders:
         raise RunError("a table needs at least one run.")

@@ -119,6 +119,10 @@ def detection(model: Defended, clean: Sequence[str | Row], attacked: Sequence[st
 
     Raises:
         RunError: The model has no guard, or there are no texts of one kind.
+
+    Example:
+        >>> detection(guarded, ["a good film"], ["a g00d film"]).auroc  # doctest: +SKIP
+        1.0
     """
     shield = model.shield
     guard = shield.last if isinstance(shield, Chained) else shield

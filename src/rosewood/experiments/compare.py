@@ -158,9 +158,28 @@ def probe(
 ) -> Probing:
     """Fine-tune a model with each recipe and seed on each probing task, and score what it has generalised to.
 
-    Everything goes to `output`: a folder for each cell, the tables of `compare`, and probing.json, probing.md and the
-    scatter of all runs, probing.html. A cell that failed is missing there, and its error is in
-    results.json. `training` are arguments of transformers' trainer; those of a recipe's paper hold unless given.
+    Args:
+        recipes: names of recipes, NAME:VARIANT, or YAML files.
+        output: gets a folder for each cell, the tables of `compare`, and probing.json, probing.md and the scatter of all
+            runs, probing.html. A cell that failed is missing there; its error is in results.json.
+        tasks: probing tasks, or their YAML files.
+        seeds: each recipe is run with each of them.
+        model: a folder, a Hub name, or one of `rosewood list models`.
+        data_dir: the folder with the tasks' files.
+        training: arguments of transformers' trainer; by default those of the recipe's paper.
+        train_size: train on a seeded sample of this size.
+        engine: where cells run; by default one after the other on this machine.
+        console: where progress is shown.
+
+    Returns:
+        The scores of the finished runs.
+
+    Raises:
+        ExperimentError: a recipe or task is unknown, or a task does not oppose two features.
+        DataError: the data of a task cannot be used.
+
+    Example:
+        >>> probe(["vanilla", "rose-ensemble"], "runs/probe", seeds=range(2))  # doctest: +SKIP
     """
     experiment = experiment_of(recipes, tasks, seeds, model, training or {}, train_size)
     cells = cells_of(experiment, data_dir)

@@ -67,10 +67,34 @@ def loss_landscape(
 ) -> Landscape:
     """The loss on `points` x `points` places up to `radius` times the weights' norms away, in evaluation mode.
 
-    Models with the same shapes get the same random directions from the same seed. With `output` (a .json file) the
-    landscape is written there; every finished row is kept on the way, and the same call goes on where a killed one
-    ended, to the same bytes. The model's weights end as they began. Besides the model this takes three buffers of
-    their size: the two directions and the weights on the way.
+    Models with the same shapes get the same random directions from the same seed. The model's weights end as they
+    began. Besides the model this takes three buffers of their size: the two directions and the weights on the way.
+
+    Args:
+        loss: the model and the examples.
+        name: the name of the model.
+        source: where the examples come from.
+        points: places along each axis; odd, so that one is the model itself.
+        radius: how far to go, as a share of the weights' norms.
+        seed: of the directions.
+        normalisation: scales directions row by row (`filter`) or as one vector (`whole`).
+        threshold: the rise of the loss that bounds the basin.
+        hessian_iterations: steps for each of the Hessian's extreme eigenvalues, at most; 0 leaves them out.
+        output: a .json file for the result. Every finished row is kept, and the same call goes on where a killed one
+            ended, to the same bytes.
+        note: what the model is, for the figure.
+        command: the command that makes this, for the file.
+        progress: whether to show a bar.
+
+    Returns:
+        The losses of all places, and figures of the model's sharpness.
+
+    Raises:
+        RunError: a setting is out of its range.
+
+    Example:
+        >>> found = loss_landscape(FixedLoss(model, tokenizer, rows), "rose", points=25)  # doctest: +SKIP
+        >>> found.sharpness  # doctest: +SKIP
     """
     coordinates = grid_coordinates(points, radius)
     if not threshold > 0:
@@ -215,8 +239,29 @@ def interpolate(
     """Measure `points` models evenly on the line from one (share 0) through the other (share 1).
 
     ROSE's 51 points from -0.5 to 1.5 hit neither model, so the two ends are measured besides, where the line has them.
-    With `output` (a .json file) it is written there, and goes on where a killed call ended. Both models keep their
-    weights; besides them this takes one buffer of their size.
+    Both models keep their weights; besides them this takes one buffer of their size.
+
+    Args:
+        loss: the first model and the examples.
+        other: the second model and the same examples.
+        first: the name of the first model.
+        second: the name of the second model.
+        source: where the examples come from.
+        points: how many models.
+        start: share of the second model at the beginning of the line.
+        end: share of the second model at the end of the line.
+        output: a .json file for the result; the same call goes on there where a killed one ended.
+        progress: whether to show a bar.
+
+    Returns:
+        Loss and accuracy of each model on the line.
+
+    Raises:
+        RunError: the models or their examples differ, or the line has fewer than two points.
+
+    Example:
+        >>> line = interpolate(losses.of("vanilla"), losses.of("rose"), "vanilla", "rose")  # doctest: +SKIP
+        >>> max(line.losses)  # doctest: +SKIP
     """
     shares = line_shares(points, start, end)
     check_alike({first: kind_of(loss.model), second: kind_of(other.model)})

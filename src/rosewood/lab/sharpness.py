@@ -112,10 +112,26 @@ def extreme_eigenvalues(
 ) -> tuple[Eigenvalue, Eigenvalue]:
     """The largest and the smallest eigenvalue of the Hessian of a loss, by power iteration, in evaluation mode.
 
-    `shares` gives what each batch adds to the loss. The iteration finds the eigenvalue of largest size, whatever its
-    sign; a second one, on the spectrum shifted by it, finds the other end. Each takes at most `iterations` products,
-    and ends when the residual of its eigenvector is below `tolerance` times the first value. Three buffers of the size
-    of the weights: the vector, the gradient and their product.
+    The iteration finds the eigenvalue of largest size, whatever its sign; a second one, on the spectrum shifted by it,
+    finds the other end. Three buffers of the size of the weights: the vector, the gradient and their product.
+
+    Args:
+        model: the model whose weights the loss depends on.
+        shares: gives what each batch adds to the loss, such as `FixedLoss.shares`.
+        iterations: products of the Hessian and a vector, at most, for each end.
+        tolerance: an end is found when the residual of its eigenvector is below this times the first value.
+        seed: of the vectors that the iterations start from.
+        advance: called after each product.
+
+    Returns:
+        The two ends, each with its residual and whether it has converged.
+
+    Example:
+        >>> weight = torch.nn.Linear(2, 1, bias=False)
+        >>> curved = lambda: [weight.weight[0, 0] ** 2 - 2 * weight.weight[0, 1] ** 2]
+        >>> largest, smallest = extreme_eigenvalues(weight, curved, iterations=100)
+        >>> round(largest.value, 2), round(smallest.value, 2)
+        (2.0, -4.0)
     """
     with evaluating(model), _differentiable(model) as parameters:
         vector = flat_like(parameters)

@@ -126,8 +126,20 @@ def load_classifier(
     """The model and tokenizer of a trained classifier: a whole model, an adapter that names its base model, or either
     of them with a defence around it.
 
-    Weights must be in safetensors, and code that comes with a checkpoint is run only if it is trusted; that of the
-    base model that an adapter names is never. With `words`, a model with a label for each word is one too.
+    Args:
+        path_or_name: a folder, or a name on the Hub. Weights must be in safetensors.
+        trust_remote_code: whether code that comes with the checkpoint may run; that of the base model that an adapter
+            names never does.
+        words: whether a model with a label for each word is welcome too.
+
+    Returns:
+        The model and its tokenizer.
+
+    Raises:
+        RunError: there is no such checkpoint, it cannot be loaded, or it has no trained classification head.
+
+    Example:
+        >>> model, tokenizer = load_classifier("runs/rose/model")  # doctest: +SKIP
     """
     logging.disable_progress_bar()  # the bar of transformers for loading says nothing at this size
     if (Path(path_or_name) / DEFENCE).is_file():

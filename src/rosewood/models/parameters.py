@@ -45,6 +45,21 @@ def candidate_names(model: nn.Module, pattern: str | None = None, biases: bool =
     On BERT and RoBERTa the rule equals the official codes': ROSE's without biases ("layer" and "weight" in the name),
     Child-Tuning's and RoAST's with them ("layer" in the name). Unlike those, it also works where blocks are called
     otherwise, and leaves out embeddings, pooler, final norm and head.
+
+    Args:
+        model: a model, or an encoder.
+        pattern: a regular expression; parameters whose whole name or part of it matches are the candidates.
+        biases: whether biases are candidates too.
+
+    Returns:
+        The names, in the order of the model.
+
+    Raises:
+        RecipeError: there is no such parameter, or the pattern is not a regular expression.
+
+    Example:
+        >>> candidate_names(model)[0]
+        'bert.encoder.layer.0.attention.self.query.weight'
     """
     named = model.named_parameters()
     names = [name for name, parameter in named if parameter.requires_grad and not is_attached(name)]

@@ -40,7 +40,22 @@ def write_report(
     notes: Sequence[str] = (),
     closing: Sequence[Section] = (),
 ) -> None:
-    """Write the page whole, or not at all."""
+    """Write the page whole, or not at all.
+
+    Args:
+        subjects: what it shows: of each, what `subject_of` gives.
+        path: the file.
+        title: the title of the page; by default that of the first subject.
+        notes: sentences below the title.
+        closing: sections after all subjects.
+
+    Raises:
+        RunError: the file cannot be written.
+
+    Example:
+        >>> from rosewood.report import load_runs, subject_of
+        >>> write_report([subject_of(load_runs(["runs/rose"]))], Path("report.html"))
+    """
     write(path, page(subjects, title or subjects[0].title, notes, closing))
 
 

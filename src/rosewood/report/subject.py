@@ -121,9 +121,26 @@ def subject_of(
     landscape: Path | None = None,
     experiment: str | None = None,
 ) -> Subject:
-    """Read the folders of runs that were evaluated alike; plain fine-tuning is the baseline if none is named.
+    """What a report shows of runs that were evaluated alike.
 
-    `landscape` is a folder that `rosewood landscape` wrote for some of them.
+    Args:
+        runs: what `load_runs` gives.
+        baseline: the recipe that the others are tested against; by default `vanilla`, if it is among them.
+        published: what papers report: recipe -> figure -> share.
+        title: the title of the report.
+        landscape: a folder that `rosewood landscape` wrote for some of the runs.
+        experiment: the file of the experiment that the runs belong to.
+
+    Returns:
+        The runs with their recipes, histories and landscapes, for `write_report`.
+
+    Raises:
+        RunError: no run has the baseline's recipe, or a file of a run is damaged.
+
+    Example:
+        >>> from rosewood.report import load_runs
+        >>> subject_of(load_runs(["runs/rose"]), title="Reviews").title
+        'Reviews'
     """
     methods = by_method(runs)
     check_baseline(baseline, methods)

@@ -109,7 +109,19 @@ class SameMeaning:
 
 
 def without_stop_words(words: Sequence[str], surface: Surface) -> Surface:
-    """Leave words such as "the" and "not" as they are."""
+    """Leave words such as "the" and "not" as they are: a constraint of `Substituting`.
+
+    Args:
+        words: the words of a text.
+        surface: the substitutes of each.
+
+    Returns:
+        The substitutes without those of stop words.
+
+    Example:
+        >>> without_stop_words(["not", "good"], [("never",), ("fine",)])
+        [(), ('fine',)]
+    """
     return [() if is_stop_word(word) else found for word, found in zip(words, surface, strict=True)]
 
 
@@ -181,7 +193,19 @@ class AttackSpace:
 
 
 def attack_space(surfaces: Iterable[Surface]) -> AttackSpace:
-    """The size of the attack space of texts, from what may replace each of their words."""
+    """The size of the attack space of texts, from what may replace each of their words.
+
+    Args:
+        surfaces: for each text, the substitutes of each word, as `Substituting.surface` gives them.
+
+    Returns:
+        The mean number of words that have substitutes, and the means, arithmetic and geometric, of the choices at such a
+        word, itself included.
+
+    Example:
+        >>> attack_space([[("fine", "great"), ()], [(), ("movie",)]])
+        AttackSpace(words=1.0, choices=2.5, geometric_choices=2.449489742783178)
+    """
     texts = words = substitutes = 0
     logs = 0.0
     for surface in surfaces:

@@ -73,7 +73,18 @@ class OutOfQueriesError(Exception):
 
 
 def probe(candidates: Sequence[Candidate]) -> Question:
-    """Ask only; a wrong answer of the model ends nothing (a word was left out, say, to see what it is worth)."""
+    """Ask only; a wrong answer of the model ends nothing (a word was left out, say, to see what it is worth).
+
+    Args:
+        candidates: texts, each as a tuple with a word for each word of the original.
+
+    Returns:
+        The question, which a search yields; it gets the `Scores` of the candidates back.
+
+    Example:
+        >>> probe([("a", "", "film"), ("", "good", "film")]).moves
+        False
+    """
     return Question(candidates)
 
 
@@ -82,12 +93,34 @@ def trial(candidates: Sequence[Candidate]) -> Question:
 
     The search says by a `move` which of the wrong ones it takes. With a budget, which may end the search before that,
     any of them counts in the end.
+
+    Args:
+        candidates: texts, each as a tuple with a word for each word of the original.
+
+    Returns:
+        The question, which a search yields; it gets the `Scores` of the candidates back.
+
+    Example:
+        >>> trial([("a", "fine", "film"), ("a", "nice", "film")]).trials
+        True
     """
     return Question(candidates, trials=True)
 
 
 def move(candidates: Sequence[Candidate]) -> Question:
-    """Ask whether one of these, best first, is a success."""
+    """Ask whether one of these, best first, is a success.
+
+    Args:
+        candidates: texts, each as a tuple with a word for each word of the original.
+
+    Returns:
+        The question, which a search yields. The first candidate that the model gets wrong ends the search; else it gets
+        the `Scores` of all back.
+
+    Example:
+        >>> move([("a", "fine", "film")]).moves
+        True
+    """
     return Question(candidates, moves=True)
 
 
@@ -137,6 +170,17 @@ def by_importance(target: Target) -> Generator[Question, Scores, NDArray[np.int6
     A word is worth what the margin loses when the word is left out. With probabilities it is Jin et al. 2020, eq. 2:
     what the right class loses and, where the prediction flips, what the new class gains. The margin has the new class
     in it already; for two classes the order is the same.
+
+    Args:
+        target: the example under attack.
+
+    Returns:
+        A generator for `yield from` in a search: it asks for the text without each of its words, and gives the places.
+
+    Example:
+        >>> def search(self, target):
+        ...     for at in (yield from by_importance(target)):
+        ...         yield move([replaced(target.words, at, "")])
     """
     words, clean = target.words, target.clean
     scores = yield probe([replaced(words, at, "") for at in range(len(words))])

@@ -27,7 +27,19 @@ _working = threading.Event()
 
 
 def finish_cell(folder: Path, trusted: Sequence[str] = ()) -> int:
-    """Work on the cell; say in error.txt why it could not be finished."""
+    """Work on the cell; say in error.txt why it could not be finished.
+
+    Args:
+        folder: the folder of the cell, with its cell.json or work.json.
+        trusted: models whose own code may run.
+
+    Returns:
+        The exit code of the process: 0 if the cell is finished, 3 if it failed, 130 if it was interrupted.
+
+    Example:
+        >>> finish_cell(Path("runs/probe/vanilla-probe-the-minilm-seed0-0f3c9a1e"))  # doctest: +SKIP
+        0
+    """
     from rosewood.experiments.cell import ERROR
     from rosewood.training.callbacks import Interrupted
 

@@ -28,7 +28,18 @@ VIEWER = {"x": 1.9, "y": -1.9, "z": 1.2}
 
 
 def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
-    """One surface a model, all on the same scale, with the figures of its sharpness above it."""
+    """One surface for each model, all on the same scale, with the figures of its sharpness above it.
+
+    Args:
+        landscapes: what `loss_landscape` gives.
+
+    Returns:
+        A Plotly figure.
+
+    Example:
+        >>> from rosewood.lab import Landscape
+        >>> loss_surfaces([Landscape.load("landscapes/rose.json")])  # doctest: +SKIP
+    """
     figure = _panels(landscapes, "scene")
     low, high = _bounds(landscapes)
     for landscape, (row, column) in zip(landscapes, _places(landscapes), strict=True):
@@ -44,7 +55,18 @@ def loss_surfaces(landscapes: Sequence[Landscape]) -> go.Figure:
 
 
 def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
-    """Lines of equal loss, at the same levels for all models: where they are dense, the loss is steep."""
+    """Lines of equal loss, at the same levels for all models: where they are dense, the loss is steep.
+
+    Args:
+        landscapes: what `loss_landscape` gives.
+
+    Returns:
+        A Plotly figure.
+
+    Example:
+        >>> from rosewood.lab import Landscape
+        >>> loss_contours([Landscape.load("landscapes/rose.json")])  # doctest: +SKIP
+    """
     figure = _panels(landscapes, "xy")
     low, high = _bounds(landscapes)
     levels = {"start": low, "end": high, "size": (high - low) / LEVELS}
@@ -149,7 +171,18 @@ def _bounds(landscapes: Sequence[Landscape]) -> tuple[float, float]:
 
 
 def loss_along_the_line(line: Interpolation) -> go.Figure:
-    """The loss on the left axis, the accuracy on the right one, and the two models as upright lines."""
+    """The loss on the left axis, the accuracy on the right one, and the two models as upright lines.
+
+    Args:
+        line: what `interpolate` gives.
+
+    Returns:
+        A Plotly figure.
+
+    Example:
+        >>> from rosewood.lab import Interpolation
+        >>> loss_along_the_line(Interpolation.load("line/interpolation.json"))  # doctest: +SKIP
+    """
     figure = make_subplots(specs=[[{"secondary_y": True}]])
     curves = [("loss", line.losses, "solid", False), ("accuracy", line.accuracies, "dash", True)]
     for place, (name, values, dash, right) in enumerate(curves):

@@ -114,7 +114,23 @@ PAGE = """<!doctype html>
 
 
 def save(figure: go.Figure, path: Path | str) -> Path:
-    """Write a figure in the format that the path's suffix names; the same figure gives the same bytes."""
+    """Write a figure in the format that the path's suffix names; the same figure gives the same bytes.
+
+    Args:
+        figure: a Plotly figure.
+        path: the file: .html, .json, .png, .svg or .pdf.
+
+    Returns:
+        The path.
+
+    Raises:
+        DataError: the suffix is another one, the file cannot be written, or a picture cannot be drawn.
+
+    Example:
+        >>> from plotly.graph_objects import Figure
+        >>> save(Figure(), "empty.json")
+        PosixPath('empty.json')
+    """
     path = Path(path)
     content = _content(figure, check_suffix(path))
     try:
