@@ -19,7 +19,7 @@ from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import api, job
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import in_words
-from rosewood.attacks.runner.report import edits_caption, warning_of
+from rosewood.attacks.runner.report import FAILED, edits_caption, warning_of
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
@@ -100,7 +100,9 @@ def test_an_edit_that_fails_the_filter_breaks_nothing(
         low, high = found.robust_interval
         assert low < found.robust_accuracy < high
         told = str(edits_caption(result))
-        assert told.startswith(f"{len(passing)} of {len(broken)} edits pass the filter {text}.")
+        others = [f"{found.failed[name.partition('=')[0]]} {FAILED[name.partition('=')[0]]}" for name in kept]
+        assert told.startswith(f"{len(passing)} of {len(broken)} edits pass the filter {text}. Of the others, ")
+        assert all(each in told for each in others)
 
 
 def test_a_filter_is_judged_again_without_a_search(

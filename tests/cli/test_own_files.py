@@ -130,7 +130,7 @@ def test_an_attack_on_a_file(rosewood: Rosewood, run: Path, tmp_path: Path, file
     folder = saved(tmp_path / "checkpoint", ("LABEL_0", "LABEL_1"))
     columns = ("--text-column", "mail", "--label-column", "kind", "--output", tmp_path / "out")
     assert "have no names to compare them with" in rosewood("attack", folder, *asked, *columns, code=1)
-    assert "--labels names 3 outputs" in rosewood("attack", folder, *asked, *columns, "--labels", "a,b,c", code=1)
+    assert "--labels: expected 2 names" in rosewood("attack", folder, *asked, *columns, "--labels", "a,b,c", code=1)
     rosewood("attack", folder, *asked, *columns, "--labels", "ham,spam")
     (other,) = [AttackReport.load(path) for path in (tmp_path / "out").glob("*/attack.json")]
     assert other.summary == report.summary

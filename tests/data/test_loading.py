@@ -65,6 +65,12 @@ def test_carved_validation_is_disjoint_stratified_and_repeatable(write: Write, r
     assert fingerprint(train) == fingerprint(load_split(task, "train"))
 
 
+def test_texts_with_several_labels_leave_nothing_to_divide(write: Write) -> None:
+    rows = [{"text": f"film {i % 4}", "label": f"{i % 3}"} for i in range(12)] + [{"text": "good", "label": "1"}] * 2
+    with pytest.raises(DataError, match="of 14 there are 1 left without repeated texts and without texts that occur"):
+        load_split(task_from_files(write("a.csv", rows), text_columns=["text"]), "train")
+
+
 def test_eval_and_test_files_are_taken_whole(write: Write, reviews: Rows) -> None:
     task = own(write("a.csv", reviews), eval_file=write("b.jsonl", reviews[:4]), test_file=write("c.tsv", reviews[:6]))
     assert [len(load_split(task, split)) for split in ("train", "validation", "test")] == [40, 4, 6]

@@ -236,7 +236,8 @@ def name_outputs(model: PreTrainedModel, labels: Sequence[str]) -> None:
     """Give the outputs of a model these names."""
     if len(labels) != model.config.num_labels:
         raise RunError(
-            f"--labels names {len(labels)} outputs ({', '.join(labels)}), the model has {model.config.num_labels}"
+            f"--labels: expected {model.config.num_labels} names, one for each output of the model, got {len(labels)}: "
+            f"{', '.join(labels)}"
         )
     model.config.id2label = dict(enumerate(labels))
     model.config.label2id = {label: number for number, label in enumerate(labels)}
@@ -251,8 +252,8 @@ def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     for run, evaluation in evaluations.items():
         if guessed := guessed_sets(evaluation):
             yield (
-                f"[yellow]at guessing[/] {escape(run)}: {escape(described(guessed))}. What a model keeps under noise "
-                "or attack says something only once it has learnt the task."
+                f"{escape(run)} is [yellow]at guessing[/]: {escape(described(guessed))}. What a model keeps under "
+                "noise or attack says something only once it has learnt the task."
             )
         named = {label: name for label, name in evaluation.labels.items() if label.casefold() != name.casefold()}
         if named:

@@ -11,7 +11,7 @@ from rich.console import Group
 from rosewood.errors import RunError
 from rosewood.results import ClassResult, Evaluation, GroupResult, Mean, Role, SetResult
 from rosewood.results.attack import COST, with_cost
-from rosewood.results.evaluation import GUESSING_NOTE, is_guessing, marked
+from rosewood.results.evaluation import GUESSING_NOTE, is_guessing, marked, unmarked
 from rosewood.results.grid import Folded, Grid
 
 Evaluations = Mapping[str, Evaluation]
@@ -109,7 +109,7 @@ def _task(evaluations: Evaluations, task: str) -> Grid:
         ],
         rows,
         f"{ACCURACY} {SEVERAL if several else ''}ECE: expected calibration error in %, 10 bins. {WORST_WITH_SIGN}"
-        f"{cut_after(evaluations)}{unseen_noises(evaluations)}",
+        f"{cut_after(evaluations)}{'' if in_curves else unseen_noises(evaluations)}",  # the curves' caption has it too
     )
 
 
@@ -128,7 +128,7 @@ def cut_after(evaluations: Evaluations) -> str:
         return ""
     if len(set(lengths.values())) == 1:
         return f" Texts are cut after {next(iter(lengths.values()))} tokens."
-    return f" Tokens after which texts are cut: {', '.join(f'{m} {n}' for m, n in lengths.items())}."
+    return f" Tokens after which texts are cut: {', '.join(f'{unmarked(m)} {n}' for m, n in lengths.items())}."
 
 
 def unseen_noises(evaluations: Evaluations) -> str:
@@ -140,7 +140,7 @@ def unseen_noises(evaluations: Evaluations) -> str:
             if kind not in seen:
                 found.setdefault(kind.replace("_", " "), []).append(model)
     return "".join(
-        f" Noise of the kind “{kind}” has no effect on {', '.join(models)}: no token changes."
+        f" Noise of the kind “{kind}” has no effect on {', '.join(map(unmarked, models))}: no token changes."
         for kind, models in found.items()
     )
 

@@ -291,7 +291,10 @@ def _divided(task: Task, rule: Carve, root: Path | None) -> tuple[RawTable, RawT
         taken = set(carve(keys, kept.columns["label"], rule.share, rule.seed))
     rest = [i for i in range(len(kept)) if i not in taken]
     if not rest:
-        raise DataError(f"{whole.name}: {len(kept)} distinct rows are too few to divide")
+        raise DataError(
+            f"{whole.name}: too few rows to divide: of {len(whole)} there are {len(kept)} left without repeated texts "
+            "and without texts that occur with different labels"
+        )
     return kept.take(rest), kept.take(sorted(taken))
 
 

@@ -238,6 +238,11 @@ def marked(name: str, guessing: bool) -> str:
     return f"{name} {GUESSING_MARK}" if guessing else name
 
 
+def unmarked(name: str) -> str:
+    """The name as it is in a sentence."""
+    return name.removesuffix(f" {GUESSING_MARK}")
+
+
 def described(sets: Sequence[SetResult]) -> str:
     """The accuracies on some sets beside the shares of their most frequent labels."""
     found = []

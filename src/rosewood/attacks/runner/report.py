@@ -93,6 +93,13 @@ CAPTION = (
     "Cosine: between the sentence vectors of broken texts and their originals. Queries: mean per attacked example."
 )
 NOT_ATTACKED = "not attacked"
+FAILED = {
+    "words": "change too many words",
+    "similarity": "have too low a cosine",
+    "fluency": "raise the perplexity too much",
+    "antonyms": "put in an antonym",
+}
+"""What is wrong with edits that do not satisfy a condition of a filter."""
 
 
 def caption_of(reports: Iterable[AttackReport]) -> str:
@@ -186,9 +193,10 @@ def edits_caption(report: AttackReport) -> str | None:
     found, broken = report.summary.filtered, report.summary.counts.get("broken", 0)
     if found is None or not broken:
         return None
-    why = ", ".join(f"{name} {count}" for name, count in sorted(found.failed.items(), key=lambda each: -each[1]))
-    failed = f" The others fail by {why}." if why else ""
-    return f"{found.passed} of {broken} edits pass the filter {found.conditions}.{failed}"
+    failed = sorted(found.failed.items(), key=lambda each: -each[1])
+    why = " and ".join(f"{count} {FAILED[name]}" for name, count in failed)
+    others = f" Of the others, {why}." if why else ""
+    return f"{found.passed} of {broken} edits pass the filter {found.conditions}.{others}"
 
 
 def warning_of(report: AttackReport) -> str | None:
