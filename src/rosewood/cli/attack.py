@@ -18,6 +18,17 @@ from rosewood.cli.evaluate import (
     own_file,
     results_folder,
 )
+from rosewood.cli.options import (
+    BLOCK_CPUS,
+    OUTPUT_NAMES,
+    RAY_ADDRESS,
+    RUN_DATA_DIR,
+    RUN_TASK,
+    TEST_FILE,
+    TEST_LABEL_COLUMN,
+    TEST_TEXT_COLUMN,
+    TRUSTED_RUNS,
+)
 from rosewood.cli.train import file_name
 from rosewood.config.settings import DATA, SEARCH, AttackSettings
 from rosewood.errors import RunError, closest
@@ -109,42 +120,15 @@ def attack(
         help="A causal language model for fluency, as a constraint and in results: a folder, Hub name or `smollm2`.",
         rich_help_panel=SEARCH,
     ),
-    task: str | None = typer.Option(
-        None, help="A task or its YAML file.", show_default="the run's", rich_help_panel=DATA
-    ),
+    task: str | None = RUN_TASK,
     split: str | None = typer.Option(
         None, help="The split to attack.", show_default="test, or else validation", rich_help_panel=DATA
     ),
-    test_file: Path | None = typer.Option(
-        None,
-        help="Your own data: CSV, TSV, JSON Lines or Parquet, with labels that the model knows.",
-        rich_help_panel=DATA,
-    ),
-    text_column: list[str] = typer.Option(
-        [],
-        help="Column of --test-file with the text; twice for pairs.",
-        show_default="the run's, or text",
-        rich_help_panel=DATA,
-    ),
-    label_column: str | None = typer.Option(
-        None,
-        help="Column of --test-file with the label.",
-        show_default="the run's, or label or labels",
-        rich_help_panel=DATA,
-    ),
-    labels: str | None = typer.Option(
-        None,
-        help="Names of the model's outputs in their order, with commas.",
-        show_default="those in its config.json",
-        rich_help_panel=DATA,
-    ),
-    data_dir: Path | None = typer.Option(
-        None,
-        envvar="ROSEWOOD_DATA",
-        help="Folder with the tasks' files.",
-        show_default="the run's",
-        rich_help_panel=DATA,
-    ),
+    test_file: Path | None = TEST_FILE,
+    text_column: list[str] = TEST_TEXT_COLUMN,
+    label_column: str | None = TEST_LABEL_COLUMN,
+    labels: str | None = OUTPUT_NAMES,
+    data_dir: Path | None = RUN_DATA_DIR,
     examples: int | None = typer.Option(
         None,
         min=1,
@@ -163,26 +147,9 @@ def attack(
     show: int = typer.Option(3, min=0, help="Number of broken examples to print for each run."),
     jobs: int = typer.Option(1, min=1, help="Processes that share the examples on the CPUs of this machine."),
     engine: str = typer.Option("local", help="What runs the search: this machine, or a ray cluster."),
-    ray_address: str | None = typer.Option(
-        None,
-        metavar="auto|local|HOST:PORT",
-        help="The cluster; local starts one here and shuts it down.",
-        show_default="RAY_ADDRESS, or local",
-        rich_help_panel="Ray",
-    ),
-    cpus: int | None = typer.Option(
-        None,
-        min=1,
-        help="CPUs, and threads, of a block of examples.",
-        show_default="OMP_NUM_THREADS, or 1",
-        rich_help_panel="Ray",
-    ),
-    trust_remote_code: list[str] = typer.Option(
-        [],
-        metavar="RUN",
-        help="Run the code that this run or checkpoint brings along (repeatable).",
-        show_default=False,
-    ),
+    ray_address: str | None = RAY_ADDRESS,
+    cpus: int | None = BLOCK_CPUS,
+    trust_remote_code: list[str] = TRUSTED_RUNS,
 ) -> None:
     """Attack runs, or any classification checkpoints, and print one table.
 

@@ -11,12 +11,11 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples, resumable
+from rosewood.cli.options import CELL_CPUS, DATA_DIR, RAY, RAY_ADDRESS
 from rosewood.errors import ExperimentError, closest
 
 if TYPE_CHECKING:
     from rosewood.experiments.engines.local import CellEngine
-
-RAY = "Ray"
 
 
 @app.command(
@@ -33,7 +32,7 @@ def compare(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where cells and tables go.", show_default="runs/NAME"
     ),
-    data_dir: Path | None = typer.Option(None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files."),
+    data_dir: Path | None = DATA_DIR,
     jobs: int | None = typer.Option(
         None, min=1, help="Cells at a time, each in a process of its own; they share the cores.", show_default="1"
     ),
@@ -46,16 +45,8 @@ def compare(
     table: bool = typer.Option(
         False, "--table", help="Show and write the tables of what is finished, and run nothing."
     ),
-    ray_address: str | None = typer.Option(
-        None,
-        metavar="auto|local|HOST:PORT",
-        help="The cluster; local starts one here and shuts it down.",
-        show_default="RAY_ADDRESS, or local",
-        rich_help_panel=RAY,
-    ),
-    cpus: int | None = typer.Option(
-        None, min=1, help="CPUs, and threads, of a cell.", show_default="OMP_NUM_THREADS, or 1", rich_help_panel=RAY
-    ),
+    ray_address: str | None = RAY_ADDRESS,
+    cpus: int | None = CELL_CPUS,
     retries: int | None = typer.Option(
         None, min=0, help="Restarts of a cell after a crash.", show_default="3", rich_help_panel=RAY
     ),

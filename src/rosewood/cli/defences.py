@@ -11,7 +11,8 @@ from rich.table import Table
 
 from rosewood.cli import app, check_defences, check_files, check_models, examples, resumable
 from rosewood.cli.evaluate import check_run, task_of
-from rosewood.config.settings import LARGEST_SEED
+from rosewood.cli.options import BATCH_SIZE, LABEL_COLUMN, LEXICON, RUN_DATA_DIR, TEXT_COLUMN, TRAIN_FILE
+from rosewood.config.settings import DATA, LARGEST_SEED
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -40,25 +41,23 @@ def wrap(
         None, min=1, help="Copies of a text that smoothed reads: what an answer costs.", show_default="the defence's"
     ),
     assignments: list[str] = typer.Option([], "--set", help="Change one setting of the defence: share=0.5."),
-    lexicon: str | None = typer.Option(
-        None,
-        help="Words that replace each other: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
-        show_default="counter-fitted if --data-dir has it, else roget",
-    ),
+    lexicon: str | None = LEXICON,
     task: str | None = typer.Option(
-        None, help="The task whose training texts the defence learns from.", show_default="the run's"
+        None,
+        help="The task whose training texts the defence learns from.",
+        show_default="the run's",
+        rich_help_panel=DATA,
     ),
-    train_file: Path | None = typer.Option(
-        None, help="Your own training data, in place of a task: CSV, TSV, JSON Lines or Parquet."
-    ),
-    text_column: list[str] = typer.Option([], help="Column with the text; twice for pairs.", show_default="text"),
-    label_column: str = typer.Option("label", help="Column with the label."),
+    train_file: Path | None = TRAIN_FILE,
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
     train_examples: int = typer.Option(
-        5000, min=1, help="Training texts that the defence learns from, at most; encoded reads all."
+        5000,
+        min=1,
+        help="Training texts that the defence learns from, at most; encoded reads all.",
+        rich_help_panel=DATA,
     ),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
-    ),
+    data_dir: Path | None = RUN_DATA_DIR,
     trust_remote_code: bool = typer.Option(
         False, "--trust-remote-code", help="Run the code that this checkpoint brings along."
     ),
@@ -153,18 +152,12 @@ def certify(
     selection_copies: int = typer.Option(100, min=1, help="Other copies, which choose the label."),
     confidence: float = typer.Option(0.999, min=0.5, max=0.999999, help="Confidence of each text's certificate."),
     examples: int = typer.Option(500, min=1, help="Certify a seeded sample of at most this size."),
-    lexicon: str | None = typer.Option(
-        None,
-        help="The synonyms: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
-        show_default="counter-fitted if --data-dir has it, else roget",
-    ),
+    lexicon: str | None = LEXICON,
     task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the run's"),
     split: str | None = typer.Option(None, help="The split to certify.", show_default="test, or else validation"),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
-    ),
+    data_dir: Path | None = RUN_DATA_DIR,
     max_length: int | None = typer.Option(None, min=4, help="Tokens per copy.", show_default="the run's"),
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = BATCH_SIZE,
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the sample and of the copies."),
     output: Path | None = typer.Option(
         None,

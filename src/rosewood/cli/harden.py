@@ -9,7 +9,8 @@ import typer
 from rich import get_console
 
 from rosewood.cli import app, check_defences, check_files, check_models, examples, options_of_settings, resumable
-from rosewood.cli.compare import RAY, chosen_engine
+from rosewood.cli.compare import chosen_engine
+from rosewood.cli.options import CANDIDATE_CPUS, LABEL_COLUMN, LEXICON, RAY_ADDRESS, TEXT_COLUMN, TRAIN_FILE
 from rosewood.config.settings import DATA, LARGEST_SEED, RunSettings, TrainingShortcuts
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ def harden(
     task: str | None = typer.Option(
         None, help="A task of `rosewood list tasks`, or a YAML file.", rich_help_panel=DATA
     ),
-    train_file: Path | None = typer.Option(
-        None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
-    ),
+    train_file: Path | None = TRAIN_FILE,
     eval_file: Path | None = typer.Option(
         None,
         help="Your own rows to choose by, which the model has not seen.",
@@ -54,10 +53,8 @@ def harden(
         show_default="a tenth of --train-file",
         rich_help_panel=DATA,
     ),
-    text_column: list[str] = typer.Option(
-        [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
-    ),
-    label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
     threat: str = typer.Option(
         "words,characters", help="What may change: words, characters, all, or attacks by name, with commas."
     ),
@@ -83,30 +80,13 @@ def harden(
         show_default="those that suit threat and cost",
         rich_help_panel=SEARCH,
     ),
-    lexicon: str | None = typer.Option(
-        None,
-        help="Words that replace each other: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
-        show_default="counter-fitted if --data-dir has it, else roget",
-        rich_help_panel=SEARCH,
-    ),
+    lexicon: str | None = LEXICON,
     jobs: int | None = typer.Option(
         None, min=1, help="Candidates at a time, in processes that share the cores.", show_default="1, in this process"
     ),
     engine: str = typer.Option("local", help="What runs the candidates: local processes, or a ray cluster."),
-    ray_address: str | None = typer.Option(
-        None,
-        metavar="auto|local|HOST:PORT",
-        help="The cluster; local starts one here and shuts it down.",
-        show_default="RAY_ADDRESS, or local",
-        rich_help_panel=RAY,
-    ),
-    cpus: int | None = typer.Option(
-        None,
-        min=1,
-        help="CPUs, and threads, of a candidate.",
-        show_default="OMP_NUM_THREADS, or 1",
-        rich_help_panel=RAY,
-    ),
+    ray_address: str | None = RAY_ADDRESS,
+    cpus: int | None = CANDIDATE_CPUS,
     settings: RunSettings = RunSettings(),  # noqa: B008  frozen
     shortcuts: TrainingShortcuts = TrainingShortcuts(),  # noqa: B008
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples, resumable
+from rosewood.cli.options import BATCH_SIZE, FIGURE_SPLIT, FIRST_RUN_DATA_DIR, RUN_DATA_DIR, SUITE
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
@@ -31,14 +32,12 @@ def geometry(
     run: Path = typer.Argument(help="A finished run."),
     examples: int = typer.Option(500, min=5, help="A seeded sample of at most this size."),
     split: str | None = typer.Option(None, help="The split to take.", show_default="test, or else validation"),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the task's files.", show_default="the run's"
-    ),
+    data_dir: Path | None = RUN_DATA_DIR,
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The figure: .html, .json, .png, .svg or .pdf.", show_default="RUN/geometry.html"
     ),
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the sample and of t-SNE."),
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = BATCH_SIZE,
 ) -> None:
     """Draw the features of a run and of its pre-trained model, with t-SNE and as two circles.
 
@@ -76,15 +75,13 @@ def interpolate(
     first: Path = typer.Argument(help="A finished run: share 0."),
     second: Path = typer.Argument(help="Another of the same architecture and labels: share 1."),
     output: Path = typer.Option(..., "--output", "-o", help="Folder for the result and figures."),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the task's files.", show_default="the first run's"
-    ),
-    split: str | None = typer.Option(None, help="Split of the first run's task.", show_default="test, or validation"),
+    data_dir: Path | None = FIRST_RUN_DATA_DIR,
+    split: str | None = FIGURE_SPLIT,
     size: int = typer.Option(256, min=1, help="At most this many examples."),
     points: int = typer.Option(51, min=2, help="Points on the line; the two models are added."),
     start: float = typer.Option(-0.5, help="Share of the second model at the beginning of the line."),
     end: float = typer.Option(1.5, help="Share of the second model at its end."),
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = BATCH_SIZE,
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the examples' choice."),
 ) -> None:
     """Measure models on the straight line through the weights of two runs, heads included.
@@ -134,10 +131,8 @@ def landscape(
     runs: list[Path] = typer.Argument(help="Finished runs of the same architecture and labels."),
     output: Path = typer.Option(..., "--output", "-o", help="Folder for the results and figures."),
     pretrained: bool = typer.Option(False, "--pretrained", help="Also show the model that the first run started from."),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the task's files.", show_default="the first run's"
-    ),
-    split: str | None = typer.Option(None, help="Split of the first run's task.", show_default="test, or validation"),
+    data_dir: Path | None = FIRST_RUN_DATA_DIR,
+    split: str | None = FIGURE_SPLIT,
     size: int = typer.Option(256, min=1, help="At most this many examples, the same for all runs."),
     points: int = typer.Option(51, min=5, help="Points along each axis; odd, so that one is the model itself."),
     radius: float = typer.Option(0.25, min=0.0, help="How far to go, as a share of the weights' norms."),
@@ -148,7 +143,7 @@ def landscape(
     hessian_iterations: int = typer.Option(
         20, min=0, help="At most this many steps for each of the Hessian's extreme eigenvalues; 0 leaves them out."
     ),
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = BATCH_SIZE,
     seed: int = typer.Option(0, min=0, max=LARGEST_SEED, help="Seed of the directions and of the examples' choice."),
 ) -> None:
     """Compute the loss around models in two random directions, and draw it as surfaces and contour lines.
@@ -205,7 +200,7 @@ def tradeoff(
     runs: list[Path] = typer.Argument(help="Runs that were attacked or evaluated alike."),
     over: str = typer.Option(..., help="The setting that changes, such as selection.keep_quantile."),
     under: str = typer.Option(..., help="An attack, or a set or role of the evaluation: pwws, typos, adversarial."),
-    suite: str | None = typer.Option(None, help="The suite to read.", show_default="latest evaluation"),
+    suite: str | None = SUITE,
     output: Path = typer.Option(
         Path("tradeoff.html"), "--output", "-o", help="The figure: .html, .json, .png, .svg or .pdf."
     ),

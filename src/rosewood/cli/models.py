@@ -11,6 +11,7 @@ from rich.console import Console
 
 from rosewood.cli import app, examples
 from rosewood.cli.evaluate import check_run, task_of
+from rosewood.cli.options import RUN_TASK, TRUSTED_RUNS
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ HERE = ("127.0.0.1", "localhost", "::1")
 )
 def serve(
     runs: list[str] = typer.Argument(help="Run directories, checkpoint folders or Hub names, all of one task."),
-    task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the runs'"),
+    task: str | None = RUN_TASK,
     data_dir: Path | None = typer.Option(
         None, envvar="ROSEWOOD_DATA", help="Folder with lexicons and examples.", show_default="the first run's"
     ),
@@ -141,12 +142,7 @@ def serve(
     port: int | None = typer.Option(
         None, min=1, max=65535, help="The port to listen on.", show_default="the first free one from 7860"
     ),
-    trust_remote_code: list[str] = typer.Option(
-        [],
-        metavar="RUN",
-        help="Run the code that this run or checkpoint brings along (repeatable).",
-        show_default=False,
-    ),
+    trust_remote_code: list[str] = TRUSTED_RUNS,
 ) -> None:
     """Serve a page on which a sentence meets several runs: their probabilities side by side, and live attacks.
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rosewood.cli import app, check_models, examples
+from rosewood.cli.options import SUITE
 from rosewood.errors import RunError
 
 
@@ -23,7 +24,7 @@ from rosewood.errors import RunError
 def report(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The file to write."),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
+    suite: str | None = SUITE,
     baseline: str | None = typer.Option(
         None, help="The recipe that the others are tested against.", show_default="vanilla, if it is among the runs"
     ),
@@ -62,7 +63,7 @@ def report(
 )
 def table(
     runs: list[Path] = typer.Argument(help="Runs that were evaluated on the same suite or task."),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
+    suite: str | None = SUITE,
     baseline: str | None = typer.Option(None, help="The recipe that the others are compared with."),
     format_: Literal["terminal", "markdown", "latex"] = typer.Option(
         "terminal", "--format", help="How to write the table."
@@ -100,7 +101,7 @@ def card(
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The file to write.", show_default="RUN/model/README.md"
     ),
-    suite: str | None = typer.Option(None, help="The suite to show.", show_default="latest evaluation"),
+    suite: str | None = SUITE,
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if there is one."),
 ) -> None:
     """Write the card of a model for the Hugging Face Hub, with the figures of its evaluation and attacks.

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from rosewood.cli import app, check_files, check_models, examples, options_of_settings, resumable
 from rosewood.cli.explain import check_recipe
-from rosewood.config.settings import DATA, TRAINING, RunSettings, TrainingShortcuts
+from rosewood.cli.options import LABEL_COLUMN, TEXT_COLUMN, TRAIN_FILE, TRUSTED_MODEL
+from rosewood.config.settings import DATA, RunSettings, TrainingShortcuts
 from rosewood.errors import ExperimentError, RunError
 
 if TYPE_CHECKING:
@@ -48,22 +49,16 @@ def train(
     task: str | None = typer.Option(
         None, help="A task of `rosewood list tasks`, or a YAML file.", show_default="reviews", rich_help_panel=DATA
     ),
-    train_file: Path | None = typer.Option(
-        None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
-    ),
+    train_file: Path | None = TRAIN_FILE,
     eval_file: Path | None = typer.Option(
         None, help="Your own validation data.", show_default="a tenth of --train-file", rich_help_panel=DATA
     ),
     test_file: Path | None = typer.Option(None, help="Your own test data.", rich_help_panel=DATA),
-    text_column: list[str] = typer.Option(
-        [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
-    ),
-    label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
     settings: RunSettings = RunSettings(),  # noqa: B008  frozen
     shortcuts: TrainingShortcuts = TrainingShortcuts(),  # noqa: B008
-    trust_remote_code: str | None = typer.Option(
-        None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
-    ),
+    trust_remote_code: str | None = TRUSTED_MODEL,
     resume: bool = typer.Option(False, "--resume", help="Continue the interrupted run in --output."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the run in --output."),
 ) -> None:
@@ -220,19 +215,13 @@ def tune(
     task: str | None = typer.Option(
         None, help="A task of `rosewood list tasks`, or a YAML file.", show_default="reviews", rich_help_panel=DATA
     ),
-    train_file: Path | None = typer.Option(
-        None, help="Your own training data: CSV, TSV, JSON Lines or Parquet.", rich_help_panel=DATA
-    ),
-    text_column: list[str] = typer.Option(
-        [], help="Column with the text; twice for pairs.", show_default="text", rich_help_panel=DATA
-    ),
-    label_column: str = typer.Option("label", help="Column with the label.", rich_help_panel=DATA),
+    train_file: Path | None = TRAIN_FILE,
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
     held_out_size: int = typer.Option(1000, min=2, help="At most this many held-out examples.", rich_help_panel=DATA),
     settings: RunSettings = RunSettings(),  # noqa: B008  frozen
     shortcuts: TrainingShortcuts = TrainingShortcuts(),  # noqa: B008
-    trust_remote_code: str | None = typer.Option(
-        None, metavar="MODEL", help="Run the code that this model brings along.", rich_help_panel=TRAINING
-    ),
+    trust_remote_code: str | None = TRUSTED_MODEL,
 ) -> None:
     """Search settings of a recipe on held-out training data; never on test data.
 

@@ -160,8 +160,8 @@ def probe(
 
     Args:
         recipes: names of recipes, NAME:VARIANT, or YAML files.
-        output: gets a folder for each cell, the tables of `compare`, and probing.json, probing.md and the scatter of all
-            runs, probing.html. A cell that failed is missing there; its error is in results.json.
+        output: gets a folder for each cell, the tables of `compare`, and probing.json, probing.md and the scatter of
+            all runs, probing.html. A cell that failed is missing there; its error is in results.json.
         tasks: probing tasks, or their YAML files.
         seeds: each recipe is run with each of them.
         model: a folder, a Hub name, or one of `rosewood list models`.

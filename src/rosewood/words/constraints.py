@@ -199,8 +199,8 @@ def attack_space(surfaces: Iterable[Surface]) -> AttackSpace:
         surfaces: for each text, the substitutes of each word, as `Substituting.surface` gives them.
 
     Returns:
-        The mean number of words that have substitutes, and the means, arithmetic and geometric, of the choices at such a
-        word, itself included.
+        The mean number of words that have substitutes, and the arithmetic and the geometric mean of the choices at such
+        a word, itself included.
 
     Example:
         >>> attack_space([[("fine", "great"), ()], [(), ("movie",)]])
