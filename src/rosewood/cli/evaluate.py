@@ -11,6 +11,16 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, check_models, examples
+from rosewood.cli.options import (
+    BATCH_SIZE,
+    OUTPUT_NAMES,
+    RUN_DATA_DIR,
+    RUN_TASK,
+    TEST_FILE,
+    TEST_LABEL_COLUMN,
+    TEST_TEXT_COLUMN,
+    TRUSTED_RUNS,
+)
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
@@ -35,27 +45,17 @@ def evaluate(
     suite: str | None = typer.Option(
         None, help="A suite of `rosewood list suites`, or its YAML file.", show_default="the task's own sets"
     ),
-    task: str | None = typer.Option(None, help="A task or its YAML file.", show_default="the run's"),
-    test_file: Path | None = typer.Option(
-        None, help="Your own test data: CSV, TSV, JSON Lines or Parquet, with labels that the model knows."
-    ),
-    text_column: list[str] = typer.Option(
-        [], help="Column of --test-file with the text; twice for pairs.", show_default="the run's, or text"
-    ),
-    label_column: str | None = typer.Option(
-        None, help="Column of --test-file with the label.", show_default="the run's, or label or labels"
-    ),
-    data_dir: Path | None = typer.Option(
-        None, envvar="ROSEWOOD_DATA", help="Folder with the tasks' files.", show_default="the run's"
-    ),
+    task: str | None = RUN_TASK,
+    test_file: Path | None = TEST_FILE,
+    text_column: list[str] = TEST_TEXT_COLUMN,
+    label_column: str | None = TEST_LABEL_COLUMN,
+    data_dir: Path | None = RUN_DATA_DIR,
     size: int | None = typer.Option(None, min=2, help="At most this many examples of each set."),
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = BATCH_SIZE,
     max_length: int | None = typer.Option(
         None, min=4, help="Tokens per text.", show_default="the suite's, run's or tokenizer's"
     ),
-    labels: str | None = typer.Option(
-        None, help="Names of the model's outputs in their order, with commas.", show_default="those in its config.json"
-    ),
+    labels: str | None = OUTPUT_NAMES,
     by_class: bool = typer.Option(
         False, "--by-class", help="Also show precision, recall and F1 of each label, and confusion matrices."
     ),
@@ -74,12 +74,7 @@ def evaluate(
         None, "--output", "-o", help="Where the results go.", show_default="the folder of the run or checkpoint"
     ),
     fresh: bool = typer.Option(False, "--fresh", help="Compute predictions again that were kept in RUN/cache."),
-    trust_remote_code: list[str] = typer.Option(
-        [],
-        metavar="RUN",
-        help="Run the code that this run or checkpoint brings along (repeatable).",
-        show_default=False,
-    ),
+    trust_remote_code: list[str] = TRUSTED_RUNS,
 ) -> None:
     """Evaluate runs, or any classification checkpoints, and print their tables.
 
