@@ -174,7 +174,7 @@ def test_records_can_be_checked_against_the_model(
             assert example.adversarial is None and not example.changes
 
 
-@each
+@each_form
 def test_a_constant_classifier_is_never_broken(
     method: Attack, model: BertForSequenceClassification, single: Dataset, run: Run
 ) -> None:

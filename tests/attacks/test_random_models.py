@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from test_engine import ATTACKS, OTHER_FORMS
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood import attack, wrap
@@ -93,6 +94,23 @@ def test_luck_breaks_nothing(
     assert by_majority / of_many < 0.15 and of_many >= 3
     plain = run(model, single, method).summary.counts["broken"]
     assert of_many >= 0.7 * plain
+
+
+@pytest.mark.parametrize("method", (ATTACKS | OTHER_FORMS).values(), ids=ATTACKS | OTHER_FORMS)
+def test_a_majority_of_new_draws_decides_in_every_attack(
+    method: Attack, noisy: Noisy, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Any
+) -> None:
+    draws = 5
+    result = run(noisy, single.select(range(8)), method, draws=draws)
+    broken = [each for each in result.examples if each.status == "broken"]
+    asked = [each.texts["text"] for each in result.examples] + [each.adversarial for each in broken]
+    with evaluating(noisy):
+        (fresh,) = Drawn(Scorer(noisy, tokenizer), draws, first=draws).batches([(text,) for text in asked])
+    answers = {fresh.rows[i]: logits.argmax(axis=-1) for i, logits in enumerate(fresh.logits)}
+    for row, each in enumerate([*result.examples, *broken]):
+        wrong = 2 * int((answers[row] != each.label).sum()) > draws
+        assert wrong == (each.status == "wrong" if row < len(result.examples) else True)
+    assert broken and result.forwards == draws
 
 
 def test_batch_size_changes_nothing(noisy: Noisy, single: Dataset, run: Any) -> None:

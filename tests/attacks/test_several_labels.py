@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, Sequence, Value
+from test_engine import ATTACKS, OTHER_FORMS
 from transformers import BertForSequenceClassification, BertForTokenClassification, PreTrainedTokenizerFast
 
-from rosewood.attacks import Genetic, Gradient, Pwws, Typos
+from rosewood.attacks import Gradient, Pwws, Typos
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import EntityType, LabelSet, entities
 from rosewood.attacks.runner.replay import replay
@@ -22,10 +23,14 @@ from slow_attacks import slow_pwws
 from tiny_attack import ENTRIES, sentences
 from tiny_text import tiny_classifier
 
-METHODS = [Pwws(), Typos(), Gradient(), Genetic(population=4, generations=2, min_log_ratio=None)]
-each = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+each = pytest.mark.parametrize("method", (ATTACKS | OTHER_FORMS).values(), ids=ATTACKS | OTHER_FORMS)
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 SCHEME = [(0, 1, 2, 0), (3, 4, 4), (0, 1, 3, 0, 1, 2, 1), (0, 0), (2, 2, 4)]
+
+
+def breaks_all(method: Attack) -> bool:
+    """Whether the attack may leave nothing of a random model: letters and inserted words have few bounds."""
+    return method not in (Pwws(), Typos(), Gradient(), ATTACKS["genetic"])
 
 
 @pytest.fixture
@@ -83,7 +88,7 @@ def test_a_text_breaks_where_the_set_of_its_labels_changes(
 ) -> None:
     result = run(several, genres, method)
     counts = result.summary.counts
-    assert counts["wrong"] == 3 and counts["broken"] >= 5 and counts.get("robust", 0) >= 1
+    assert counts["wrong"] == 3 and counts["broken"] >= 5 and (counts.get("robust", 0) >= 1 or breaks_all(method))
     with torch.no_grad():
         for example in result.examples:
             right = genres["label"][example.row]
@@ -122,7 +127,7 @@ def test_an_entity_breaks_where_its_type_changes(
     assert result.summary.examples == len(found) > 12 and result.field == "tokens"
     types = [name[2:] or name for name in NAMES]
     counts = result.summary.counts
-    assert counts["broken"] >= 2 and counts["robust"] >= 2 and counts["wrong"] >= 2
+    assert counts["broken"] >= 2 and counts["wrong"] >= 2 and (counts.get("robust", 0) >= 2 or breaks_all(method))
     for example, goal in zip(result.examples, found, strict=True):
         assert (example.about_words, example.expected) == (list(goal.places), list(goal.own))
         words = example.texts["tokens"].split()
