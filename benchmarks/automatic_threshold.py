@@ -198,7 +198,7 @@ def markdown(lines: list[dict[str, Any]], gains: list[dict[str, Any]]) -> str:
 
 
 def _scores(lines: list[dict[str, Any]]) -> str:
-    """One row a threshold, one column a task: accuracy, accuracy with typos, and the share of tensors that move."""
+    """One row per threshold, one column per task: accuracy, accuracy with typos, and the share of tensors that move."""
     tasks = list(dict.fromkeys(each["task"] for each in lines))
     found = {(each["threshold"], each["task"]): each for each in lines}
     rows = [["threshold", *(f"{task}: held out, with typos, share" for task in tasks)]]

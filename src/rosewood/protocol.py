@@ -373,7 +373,7 @@ class Tether(Stateful):
         return []
 
     def weight_terms(self, at: Progress) -> list[Term]:
-        """Terms that depend on the weights alone; asked for once an optimiser step."""
+        """Terms that depend on the weights alone; asked for once per optimiser step."""
         return []
 
     def around(self, at: Progress) -> AbstractContextManager[None]:

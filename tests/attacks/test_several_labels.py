@@ -1,4 +1,4 @@
-"""Attacks on models with several labels a text, or a label a word, against slow transcriptions."""
+"""Attacks on models with several labels per text, or a label per word, against slow transcriptions."""
 
 import json
 from functools import cache

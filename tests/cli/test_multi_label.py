@@ -76,10 +76,10 @@ def test_from_a_file_to_a_report(rosewood: Rosewood, run: Path, films: Path, tmp
 
 def test_what_needs_one_label_says_so(rosewood: Rosewood, run: Path, films: Path, tmp_path: Path) -> None:
     assert "attack it with rosewood attack" in rosewood("evaluate", run, "--attack", "typos", code=1)
-    assert "need one label a text" in rosewood("landscape", run, "--output", tmp_path / "l", code=1)
+    assert "need one label per text" in rosewood("landscape", run, "--output", tmp_path / "l", code=1)
     words = ("train", "--model", tmp_path / "checkpoint", "--train-file", films, "--output", tmp_path / "other")
     other_order = rosewood(*words, "--labels", "drama,comedy", code=1)
-    assert "with several labels a text both must have one order" in other_order
+    assert "with several labels per text both must have one order" in other_order
     words = (*words, "--new-head")
     assert "--class-weights needs one" in rosewood(*words, "--class-weights", "balanced", code=1)
     assert "--select-by needs one" in rosewood(*words, "--select-by", "typos", code=1)
@@ -94,12 +94,12 @@ def test_labels_and_model_must_be_of_one_kind(films: Path) -> None:
     several.config.problem_type = "multi_label_classification"
     with pytest.raises(RunError, match="the labels of own rows are lists, and the model gives every text one label"):
         evaluate(single, tokenizer, rows)
-    with pytest.raises(RunError, match=r"the model is for several labels a text .* has one label a text"):
+    with pytest.raises(RunError, match=r"the model is for several labels per text .* has one label per text"):
         evaluate(several, tokenizer, [{"text": "good", "label": "comedy"}])
     assert evaluate(several, tokenizer, rows, typo_rate=0).multi_label
     with pytest.raises(RunError, match=r"the labels are lists such as .* and the model gives every text one label"):
         attack(single, tokenizer, rows, "typos")
-    with pytest.raises(DataError, match="the model is for several labels a text: expected a 0 or 1 for each of 2"):
+    with pytest.raises(DataError, match="the model is for several labels per text: expected a 0 or 1 for each of 2"):
         attack(several, tokenizer, [{"text": "good", "label": "comedy"}], "typos")
 
 

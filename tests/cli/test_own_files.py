@@ -144,7 +144,10 @@ def test_an_attack_on_a_file(rosewood: Rosewood, run: Path, tmp_path: Path, file
         (("--test-file", "FILE", "--text-column", "male"), "did you mean mail"),
         (("--test-file", "FILE", "--label-column", "kinds"), "did you mean kind"),
         (("--test-file", "none.csv"), "none.csv: no such file"),
-        (("--test-file", "FILE", "--text-column", "mail", "--text-column", "kind"), "was trained on 1 text an example"),
+        (
+            ("--test-file", "FILE", "--text-column", "mail", "--text-column", "kind"),
+            "was trained on 1 text per example",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [("evaluate",), ("attack", "--attack", "typos")], ids=["evaluate", "attack"])

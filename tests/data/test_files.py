@@ -72,12 +72,12 @@ BROKEN = {
     "JSON Lines called JSON": (
         "a.json",
         '{"text": "a"}\n{"text": "b"}\n',
-        "{path}, line 2: not valid JSON (Extra data, column 1); a file with one object a line must end in .jsonl",
+        "{path}, line 2: not valid JSON (Extra data, column 1); a file with one object per line must end in .jsonl",
     ),
     "JSON that is no list": (
         "a.json",
         '{"text": "a"}',
-        "{path}: expected a list of objects, got an object; a file with one object a line must end in .jsonl",
+        "{path}: expected a list of objects, got an object; a file with one object per line must end in .jsonl",
     ),
     "JSON item that is no object": (
         "a.json",

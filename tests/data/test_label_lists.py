@@ -67,7 +67,7 @@ def test_files(labels: list[list[Any]], ending: str, tmp_path: Path) -> None:
     assert task.multi_label and task.labels == (["comedy", "drama", "horror"] if labels is NAMED else ["0", "1", "2"])
     assert load_split(task, "validation", multi_label=True)["label"][:] == EXPECTED * 3
     with pytest.raises(
-        DataError, match=r"has several labels a text. It can be trained, evaluated and attacked; analyses"
+        DataError, match=r"has several labels per text. It can be trained, evaluated and attacked; analyses need"
     ):
         load_split(task, "validation")
 

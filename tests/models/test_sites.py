@@ -102,7 +102,7 @@ def test_adding_zero_changes_no_bit_and_adding_something_changes_the_answer(buil
         assert (model(**batch).logits - expected).abs().max() > 1e-5
     assert torch.equal(model(**batch).logits, expected), "leaving must leave nothing behind"
     width = shapes[0][2]
-    assert shapes == [(ROWS, TOKENS, width)] * 2, "once a forward, the batch first"
+    assert shapes == [(ROWS, TOKENS, width)] * 2, "once per forward, the batch first"
     assert width == Site(site, model).width
 
 

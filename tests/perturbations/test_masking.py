@@ -87,7 +87,7 @@ def test_training_on_changed_texts_alone_is_cross_entropy_on_them(tmp_path: Path
     again = tiny_bert()
     again.register_forward_hook(watched, with_kwargs=True)
     trained(load_recipe("ranmask", {"perturbation.share": 0.9}), tmp_path, model=again, data=PaddedData(), max_steps=3)
-    assert len(seen) == 3, "one pass a step"
+    assert len(seen) == 3, "one pass per step"
     assert any(
         not torch.equal(each["input_ids"], batch["input_ids"])
         for each, (_, batch) in zip(seen, trainer.micro_batches, strict=True)

@@ -117,5 +117,5 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
     trainer = Recording(model=model, args=arguments(tmp_path), train_dataset=TinyData(), class_weights=(1, 2, 3))
     with pytest.raises(RunError, match="there are 3 class weights, and the model has 2 outputs"):
         trainer.train()
-    with pytest.raises(RunError, match="class weights need one label a text"):
+    with pytest.raises(RunError, match="class weights need one label per text"):
         WeightedLoss(WEIGHTS)(model, {"labels": torch.zeros(2, 2)})

@@ -1,4 +1,4 @@
-"""Antonym files are two words a line; lexicons can do without their pairs."""
+"""Antonym files are two words per line; lexicons can do without their pairs."""
 
 from pathlib import Path
 

@@ -48,8 +48,8 @@ class Informative(Anchor):
       model; `token` is the summary token's vector of the last layer (paper): the first token, or the last one in
       decoders, encoder-decoder models and XLNet.
     - `batches`: `stratified` has all classes in each batch, in the proportions of the data (the code takes equally
-      many of each); `one_class` has one class a batch (paper), the examples left over come last, mixed; `mixed` leaves
-      the order to the trainer. The first two go before a train_sampling_strategy.
+      many of each); `one_class` has one class per batch (paper), and the examples left over come last, mixed; `mixed`
+      leaves the order to the trainer. The first two go before a train_sampling_strategy.
     - `own_pass`: the features come from one more pass over the perturbed input with fresh dropout (code), or from the
       pass that gave the logits.
 

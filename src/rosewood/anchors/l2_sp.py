@@ -23,7 +23,7 @@ FLOOR = 1e-10
 
 @dataclass(frozen=True)
 class L2SP(Anchor):
-    """Adds `weight` times the distance between the weights and their pre-trained values to the loss, once a step.
+    """Adds `weight` times the distance between the weights and their pre-trained values to the loss, once per step.
 
     `norm="squared"` is the sum of squares (L2-SP: Li et al., ICML 2018; WConsol of the RoAST paper), whose gradient
     2 (theta - theta0) grows with the distance. `norm="unsquared"` is the global norm sqrt(1e-10 + sum) (pre-trained

@@ -289,7 +289,7 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
     task = load_task(directory / "task.yaml")
     if own.text_columns and len(own.text_columns) != len(task.text):
         raise RunError(
-            f"{directory} was trained on {len(task.text)} text{'s' if len(task.text) > 1 else ''} an example "
+            f"{directory} was trained on {len(task.text)} text{'s' if len(task.text) > 1 else ''} per example "
             f"({', '.join(task.text)}); --text-column names {', '.join(own.text_columns)}"
         )
     columns = read_file(Path(own.file)).columns

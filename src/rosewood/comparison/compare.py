@@ -85,7 +85,7 @@ def judged_over_seeds(methods: Mapping[str, Sequence[EvaluatedRun]]) -> bool:
 def methods_table(
     runs: Sequence[EvaluatedRun], baseline: str | None = None, published: Published | None = None
 ) -> Grid:
-    """One row a method: its figures over seeds, marked where they are better than the baseline's."""
+    """One row per method: its figures over seeds, marked where they are better than the baseline's."""
     methods = by_method(runs)
     check_baseline(baseline, methods)
     return _methods(methods, baseline, published or {})

@@ -191,7 +191,7 @@ def _read_json(path: Path, key: str | None = None) -> RawTable:
     if not isinstance(content, list):
         raise DataError(
             f"{name}: expected a list of objects, got {_kind(content)}; "
-            "a file with one object a line must end in .jsonl"
+            "a file with one object per line must end in .jsonl"
         )
     rows = [_json_object(f"{name}, item {i}", item) for i, item in enumerate(content, start=1)]
     return RawTable(name, _columns(rows), range(1, len(rows) + 1), unit="item")
@@ -208,7 +208,7 @@ def _parse_json(path: Path, text: str, first_line: int = 1) -> Any:
         return json.loads(text, object_pairs_hook=distinct)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        hint = "" if path.suffix.lower() == ".jsonl" else "; a file with one object a line must end in .jsonl"
+        hint = "" if path.suffix.lower() == ".jsonl" else "; a file with one object per line must end in .jsonl"
         raise DataError(f"{path}, line {line}: not valid JSON ({error.msg}, column {error.colno}){hint}") from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, lists inside lists without end
         raise DataError(f"{path}, line {first_line}: JSON that cannot be read ({error})") from None
@@ -231,7 +231,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _read_lines(path: Path) -> RawTable:
-    """One text a line, without labels."""
+    """One text per line, without labels."""
     lines = [(number, line) for number, line in enumerate(_read_text(path).split("\n"), start=1) if line.strip()]
     return RawTable(str(path), {"text": [line for _, line in lines]}, [number for number, _ in lines])
 

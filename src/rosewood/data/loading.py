@@ -72,8 +72,8 @@ def load_split(
     """
     if task.multi_label and not multi_label:
         raise DataError(
-            f"task {task.name} has several labels a text. It can be trained, evaluated and attacked; analyses need one "
-            "label a text"
+            f"task {task.name} has several labels per text. It can be trained, evaluated and attacked; analyses need "
+            "one label per text"
         )
     table = _table(task, split, _root(data_dir))
     if task.split(split).role == "train" and len(set(table.columns["label"])) < 2:

@@ -151,7 +151,7 @@ def _place(name: str, blocks: list[str], around: list[str]) -> tuple[str, str]:
 
 
 class ByLayer(NamedTuple):
-    """One number a layer and recorded step, `values[layer][step]`; None where there is none."""
+    """One number per layer and recorded step, `values[layer][step]`; None where there is none."""
 
     run: str
     steps: list[int]

@@ -111,7 +111,7 @@ def evaluate(
     plan = _plan(suite, task, typo_rate, model, text_columns, label_column)
     columns = _columns(model, plan)
     if plan.multi_label and attacks:
-        raise RunError(f"{plan.name} has several labels a text: attack it with rosewood attack, not here")
+        raise RunError(f"{plan.name} has several labels per text: attack it with rosewood attack, not here")
     armed = prepared_attacks(attacks, plan, data_dir)
     longest = longest_text(model, tokenizer)
     if max_length is None and plan.suite is None:
@@ -226,11 +226,11 @@ def _columns(model: PreTrainedModel, plan: EvaluationPlan) -> list[int]:
     if plan.multi_label and kind in ("single_label_classification", "regression"):
         raise RunError(
             f"the labels of {plan.name} are lists, and the model gives every text one label (problem_type {kind}): "
-            "evaluate a model for several labels a text, or give the data one label each"
+            "evaluate a model for several labels per text, or give the data one label each"
         )
     if not plan.multi_label and kind == "multi_label_classification":
         raise RunError(
-            f"the model is for several labels a text (problem_type {kind}), and {plan.name} has one label a text: "
+            f"the model is for several labels per text (problem_type {kind}), and {plan.name} has one label per text: "
             "write its labels as lists"
         )
     return label_columns(model.config, plan.labels)

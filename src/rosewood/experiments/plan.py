@@ -83,7 +83,7 @@ def show_plan(experiment: Experiment, statuses: Sequence[CellStatus], jobs: int,
 
 
 def _table(title: str, found: Sequence[PlannedCells]) -> Table:
-    """One row a task and recipe; numbers are never cut."""
+    """One row per task and recipe; numbers are never cut."""
     table = Table(title=escape(title))
     for column in ("task", "recipe", "seeds", "finished", "steps", "training"):
         is_text = column in ("task", "recipe")

@@ -275,7 +275,7 @@ def _figure(
 
 
 def _csv(figures: Sequence[ComparedFigure]) -> str:
-    """One row a figure, shares as they are; what is of a method as a whole has 0 seeds."""
+    """One row per figure, shares as they are; what is of a method as a whole has 0 seeds."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(
@@ -289,7 +289,7 @@ def _csv(figures: Sequence[ComparedFigure]) -> str:
 
 
 def moments_csv(results: Sequence[CellResult]) -> str:
-    """One row a cell, moment and figure: how a run went; accuracies are shares, of distance see `Moment`."""
+    """One row per cell, moment and figure: how a run went; accuracies are shares, of distance see `Moment`."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["model", "task", "label", "seed", "step", "figure", "value"])

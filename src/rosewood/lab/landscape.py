@@ -190,7 +190,7 @@ EXTREMES = ("largest\npositive\neigenvalue", "most\nnegative\neigenvalue")
 
 
 def sharpness_table(landscapes: Sequence[Landscape]) -> Grid:
-    """One row a model; all were measured alike."""
+    """One row per model; all were measured alike."""
     first = landscapes[0]
     headings = (f"mean rise\nat {first.sharpness.radius:g}", f"basin\nbelow +{first.sharpness.threshold:g}")
     rows = [[each.name, f"{each.loss:.4f}", f"{each.accuracy:.1%}", *_figures(each)] for each in landscapes]

@@ -25,7 +25,7 @@ Feature = Literal["pooler", "token"]
 
 
 class SummaryVectors:
-    """Watches the base model, and hands out one vector an example after each pass.
+    """Watches the base model, and hands out one vector per example after each pass.
 
     `pooler` is what the base model gives as its pooler's output; where it gives none (RoBERTa, DistilBERT, DeBERTa,
     decoders, ...) it is `token`: the last layer's vector of the token that represents the text. That is the first one,
@@ -102,7 +102,7 @@ def summary_problems(model: nn.Module, user: str) -> list[str]:
 
 
 class HeadInputs:
-    """Records the input of the model's last linear layer in every forward pass; one vector an example.
+    """Records the input of the model's last linear layer in every forward pass; one vector per example.
 
     Decoders score every token, and predict with the last one that is not padding: so it is with their features.
     """

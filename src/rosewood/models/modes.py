@@ -128,9 +128,9 @@ IGNORED = -100  # the label of what a loss does not count, as everywhere in PyTo
 class Predictions:
     """Reads the outputs of one model; the labels of a batch say what kind of task it is.
 
-    - One label an example: every example is a prediction.
-    - One label a token (token classification, masked and causal language models, decoders): every token whose label is
-      not -100 is one. In a causal language model position t predicts label t + 1.
+    - One label per example: every example is a prediction.
+    - One label per token (token classification, masked and causal language models, decoders): every token whose label
+      is not -100 is one. In a causal language model position t predicts label t + 1.
     - A number for each of several labels (multi-label classification): every example is a prediction, of as many
       independent yes-or-no distributions as there are labels.
 

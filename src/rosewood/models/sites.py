@@ -123,7 +123,7 @@ class Site:
 
     @contextmanager
     def changed(self, change: Change) -> Iterator[None]:
-        """Inside, what the model computes here is replaced by `change` of it, once a forward."""
+        """Inside, what the model computes here is replaced by `change` of it, once per forward."""
         first = _FirstCall()
 
         def changed(hidden: Tensor) -> Tensor:

@@ -231,7 +231,7 @@ PATTERN = "journal-*.jsonl"
 
 
 class Journal:
-    """One line a block, each on the disk before the next one begins.
+    """One line per block, each on the disk before the next one begins.
 
     Every process writes a file of its own, a new one whenever it is started: half a line, which a killed process may
     leave, is the last one of its file for ever.
@@ -294,7 +294,7 @@ class FinishedRow(ResultPart):
 
 
 class RowJournal:
-    """One line a row beside the result, each on the disk before the next one begins; without a path nothing is kept."""
+    """One line per row beside the result, each on the disk before the next begins; without a path nothing is kept."""
 
     def __init__(self, result: Path | None, fingerprint: str) -> None:
         self.path = None if result is None else result.with_suffix(".journal")

@@ -30,7 +30,7 @@ class Roast(Selection):
     Importance of a weight: the sum of its squared gradients over an epoch. Before the first epoch the gradients are
     those of the task's loss in one additional pass over the training data; afterwards those that the epoch just
     finished had before masking. With r in [0, 1] the rank among all weights of the repeated blocks, a weight is kept
-    with probability p = sigmoid(2 beta (r - alpha)), and its gradient divided by p. Masks are drawn once an epoch.
+    with probability p = sigmoid(2 beta (r - alpha)), and its gradient divided by p. Masks are drawn once per epoch.
     Momentum and weight decay are not masked.
 
     As in the official code, gradients are those of a batch mean; a batch is that of an optimiser step, over all

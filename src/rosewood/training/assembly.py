@@ -141,12 +141,12 @@ def assembled(
 
 
 def _check_labels(plan: Plan) -> None:
-    """Refuse what needs one label a text where a text has several."""
+    """Refuse what needs one label per text where a text has several."""
     asked = {"--class-weights": plan.class_weights, "--select-by": plan.select_by}
     needy = [option for option, value in asked.items() if value is not None]
     if plan.task.multi_label and needy:
         raise RunError(
-            f"task {plan.task.name} has several labels a text, and {' and '.join(needy)} needs one: leave it out"
+            f"task {plan.task.name} has several labels per text, and {' and '.join(needy)} needs one: leave it out"
         )
 
 

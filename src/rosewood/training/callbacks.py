@@ -244,7 +244,7 @@ def guesses(metrics: dict[str, Any]) -> bool | None:
 
 def guessing_loss(labels: Sequence[Any], class_weights: Sequence[float] | None = None) -> float:
     """The lowest loss of a model that gives every text the same probabilities."""
-    if np.ndim(labels) == 2:  # several labels a text: the mean over them, as in their loss
+    if np.ndim(labels) == 2:  # several labels per text: the mean over them, as in their loss
         shares = np.mean(labels, axis=0)
         return float(np.mean(entropy([shares, 1 - shares])))
     counts = np.bincount(labels)

@@ -28,7 +28,7 @@ class ClassSampler(Sampler[int]):
     Stratified, every stretch of the order has the classes in the proportions of the data, up to rounding, and exactly
     where they are equally frequent; so it does not matter how batches are cut or dealt out to processes. Kept apart,
     every batch has one class, until at the end the examples that fill no batch come mixed. Either way each example
-    comes once an epoch. With `lengths`, batches hold texts of similar length, and proportions hold within a batch.
+    comes once per epoch. With `lengths`, batches hold texts of similar length, and proportions hold within a batch.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class WeightedLoss:
         """The weighted loss, and what the model puts out."""
         labels = inputs.get("labels")
         if labels is None or labels.dim() != 1 or labels.is_floating_point():
-            raise RunError("class weights need one label a text: leave them out")
+            raise RunError("class weights need one label per text: leave them out")
         outputs = model(**inputs)
         logits: Tensor = outputs["logits"] if isinstance(outputs, dict) else outputs[1]
         if logits.shape[-1] != len(self.weights):

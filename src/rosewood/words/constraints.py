@@ -40,7 +40,7 @@ class LanguageModel(Protocol):
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """The part of speech of each word of a sentence, in any tag set; bring your own, such as spaCy's or NLTK's."""
 Encoder = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
-"""One vector a text, `(texts, dimensions)`; `rosewood.words.language_models.SentenceEncoder` is one."""
+"""One vector per text, `(texts, dimensions)`; `rosewood.words.language_models.SentenceEncoder` is one."""
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ def antonyms(data_dir: str | Path | None = None) -> frozenset[Pair]:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Two words a line."""
+    """Two words per line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -194,7 +194,7 @@ def _about_answers(attack: Attack, settings: AttackSettings, scorer: Scorer, cas
         )
     if isinstance(attack, TextAttackRecipe):
         if several or settings.draws > 1 or settings.precision != "float32":
-            yield f"textattack:{attack.recipe} needs one label a text, one draw and float32"
+            yield f"textattack:{attack.recipe} needs one label per text, one draw and float32"
     elif settings.draws > 1:
         words = tuple(cases.texts[0][cases.fields[0]].split()) if isinstance(scorer, TokenScorer) else ()
         with evaluating(scorer.model):

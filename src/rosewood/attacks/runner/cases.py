@@ -1,13 +1,13 @@
 """Cases: rows of data as what is attacked, each with its texts and its goal, and the model's outputs for the labels.
 
-Goals: what a right answer is, for one label a text, several labels a text, or a label a word.
+Goals: what a right answer is, for one label per text, several labels per text, or a label per word.
 
 Searches know margins only. So a goal turns what the model answers into outputs of which one, `label`, is right:
 
-- one label a text: the logits of the labels, as they are.
-- several labels a text: the answer is right if all labels of the text are predicted and no others (a label is
+- one label per text: the logits of the labels, as they are.
+- several labels per text: the answer is right if all labels of the text are predicted and no others (a label is
   predicted where its logit is above 0). The margin is that of the label that is nearest to being wrong.
-- a label a word: each named entity is an example of its own. Its type is that of the labels of its words, without the
+- a label per word: each named entity is an example of its own. Its type is that of the labels of its words, without the
   prefixes B-, I- and the like, and the answer is right if every word of it is predicted to have that type. The margin
   is that of the word that is nearest to another type, or to none. A changed word keeps its label.
 
@@ -228,7 +228,7 @@ def _check_numbers(labels: Sequence[Any], count: int) -> None:
     if bad and isinstance(bad[0], list):
         raise RunError(
             f"the labels are lists such as {bad[0]!r}, and the model gives every text one label: attack a model for "
-            "several labels a text, or give the data one label each"
+            "several labels per text, or give the data one label each"
         )
     if bad:
         raise DataError(f"expected labels from 0 to {count - 1}, got {bad[0]!r}.")
@@ -238,7 +238,7 @@ def _check_vectors(labels: Sequence[Any], count: int) -> None:
     bad = [label for label in labels if not isinstance(label, list) or len(label) != count or set(label) - {0, 1}]
     if bad:
         raise DataError(
-            f"the model is for several labels a text: expected a 0 or 1 for each of {count}, got {bad[0]!r}"
+            f"the model is for several labels per text: expected a 0 or 1 for each of {count}, got {bad[0]!r}"
         )
 
 

@@ -85,7 +85,7 @@ def wrap(
     """Put a defence around a classifier.
 
     Args:
-        model: A classifier of one label a text.
+        model: A classifier of one label per text.
         tokenizer: Its tokenizer.
         defence: A name such as `smoothed:mask`, whose settings are then `settings`, or a defence with its settings.
         texts: Training texts, or pairs of them, for defences that learn from some.
@@ -115,7 +115,7 @@ def wrap(
             "model.inner"
         )
     if getattr(model.config, "problem_type", None) == "multi_label_classification":
-        raise RunError("the model is for several labels a text, and defences need one label a text")
+        raise RunError("the model is for several labels per text, and defences need one label per text")
     material = Material(
         [(text,) if isinstance(text, str) else tuple(text) for text in texts],
         labels,

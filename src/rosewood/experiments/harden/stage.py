@@ -78,7 +78,7 @@ def divide(task: Task, output: Path, data_dir: str | None = None) -> None:
     if "train" not in task.splits:
         raise DataError(f"task {task.name} has no training rows, and hardening trains: name another task")
     if task.multi_label:
-        raise DataError(f"task {task.name} has several labels a text, and attacks need one label a text")
+        raise DataError(f"task {task.name} has several labels per text, and attacks need one label per text")
     chooses, judges = chooses_and_judges(task)
     whole = task.model_copy(update={"splits": {"train": task.split("train")}})  # whatever else was carved from it
     rows = load_split(whole, "train", data_dir)

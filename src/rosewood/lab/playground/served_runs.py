@@ -48,7 +48,7 @@ class ServedRun:
     ) -> ServedRun:
         """Checks that the model is one of the task, and takes it out of training."""
         if task.multi_label:
-            raise RunError(f"{name} is for several labels a text, and the playground shows one: serve other runs")
+            raise RunError(f"{name} is for several labels per text, and the playground shows one: serve other runs")
         Scorer(model, tokenizer, max_length)  # refuses what cannot be scored
         return cls(name, model.eval(), tokenizer, task.labels, label_columns(model.config, task.labels), max_length)
 

@@ -113,7 +113,7 @@ def _power(ratio: float | None) -> float | None:
 
 
 def training_curves(curves: Mapping[str, Curve], quantity: str, places: Mapping[str, int]) -> go.Figure:
-    """One line a run; `places` says whose colour a run has, as runs of one method share it."""
+    """One line per run; `places` says whose colour a run has, as runs of one method share it."""
     figure = go.Figure()
     for run, curve in curves.items():
         look = mark(places[run])

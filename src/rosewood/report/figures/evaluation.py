@@ -115,7 +115,7 @@ Attacked = Mapping[str, Mapping[str, Sequence[AttackSummary]]]
 
 
 def robust_accuracy(attacked: Attacked, methods: Sequence[str]) -> go.Figure | None:
-    """Two rows an attack: the accuracy on the attacked examples before, and under attack."""
+    """Two rows per attack: the accuracy on the attacked examples before, and under attack."""
     found = averaged(_figures(attacked))
     return dots(found, methods, "Accuracy before and under attack", "accuracy in %") if found else None
 
@@ -178,7 +178,7 @@ def noise_kinds(methods: Methods) -> list[str]:
 
 
 def noise_curves(methods: Methods, kind: str) -> go.Figure:
-    """One curve a method, from the text as it is to the strongest noise."""
+    """One curve per method, from the text as it is to the strongest noise."""
     figure = go.Figure()
     for place, (method, runs) in enumerate(methods.items()):
         curve = _curve(runs, kind)

@@ -89,7 +89,7 @@ def loss_contours(landscapes: Sequence[Landscape]) -> go.Figure:
 
 
 def contours_apart(landscapes: Sequence[Landscape]) -> list[go.Figure]:
-    """The same as one figure a model, for pages that lay them out by themselves."""
+    """The same as one figure per model, for pages that lay them out by themselves."""
     return [_contour(landscape, _bounds(landscapes)) for landscape in landscapes]
 
 
