@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rosewood.errors import DataError
-from rosewood.evaluation.measure import GroupAccuracy, by_group, group_labels, word_frequency, words_of, worst
+from rosewood.evaluation.measure import by_group, group_labels, word_frequency, words_of, worst
+from rosewood.results import GroupResult
 from rosewood.tensors.statistics import wilson_interval
 
 
@@ -97,12 +98,12 @@ def test_columns() -> None:
 
 def test_accuracy_by_hand_in_natural_order() -> None:
     groups = {"length": ["11 to 20 words", "6 to 10 words", "6 to 10 words", "over 200 words"], "class": list("bbab")}
-    assert by_group([True, True, False, False], groups) == [
-        GroupAccuracy("length", "6 to 10 words", 2, 0.5, wilson_interval(1, 2)),
-        GroupAccuracy("length", "11 to 20 words", 1, 1.0, wilson_interval(1, 1)),
-        GroupAccuracy("length", "over 200 words", 1, 0.0, wilson_interval(0, 1)),
-        GroupAccuracy("class", "a", 1, 0.0, wilson_interval(0, 1)),
-        GroupAccuracy("class", "b", 3, pytest.approx(2 / 3), wilson_interval(2, 3)),
+    assert [tuple(dict(each).values()) for each in by_group([True, True, False, False], groups)] == [
+        ("length", "6 to 10 words", 2, 0.5, wilson_interval(1, 2)),
+        ("length", "11 to 20 words", 1, 1.0, wilson_interval(1, 1)),
+        ("length", "over 200 words", 1, 0.0, wilson_interval(0, 1)),
+        ("class", "a", 1, 0.0, wilson_interval(0, 1)),
+        ("class", "b", 3, pytest.approx(2 / 3), wilson_interval(2, 3)),
     ]
     with pytest.raises(DataError, match="kind 'class' an example; got 4 for 3"):
         by_group([True] * 3, {"class": list("aabb")})
@@ -128,8 +129,8 @@ def test_any_text_has_one_group_of_each_kind(texts: list[tuple[str, str]]) -> No
 
 
 def test_worst() -> None:
-    def group(name: str, examples: int, accuracy: float) -> GroupAccuracy:
-        return GroupAccuracy("kind", name, examples, accuracy, (0.0, 1.0))
+    def group(name: str, examples: int, accuracy: float) -> GroupResult:
+        return GroupResult(kind="kind", group=name, examples=examples, accuracy=accuracy, interval=(0.0, 1.0))
 
     groups = [group("good", 50, 0.9), group("small", 19, 0.1), group("bad", 20, 0.5), group("as bad", 99, 0.5)]
     assert worst(groups) == groups[2]

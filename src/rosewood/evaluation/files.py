@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from rosewood.errors import RunError
 from rosewood.results import Evaluation
+from rosewood.results.files import replacing
 
 LATEST = "evaluation.json"
 
@@ -95,18 +95,11 @@ class PredictionsFile:
 @contextmanager
 def predictions_file(path: Path) -> Iterator[PredictionsFile]:
     """A file to fill, which takes its place at the end; after a failure nothing has changed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
-        with pq.ParquetWriter(temporary, _SCHEMA) as writer:
+        with replacing(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA) as writer:
             yield PredictionsFile(writer)
-        temporary.replace(path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}. Check the folder and the space left.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def correct_by_set(path: Path) -> dict[str, NDArray[np.bool_]]:

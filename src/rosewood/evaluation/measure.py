@@ -14,6 +14,7 @@ import numpy as np
 import regex
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
+from sklearn.metrics import confusion_matrix
 
 from rosewood.errors import DataError
 from rosewood.evaluation import metrics
@@ -31,7 +32,6 @@ from rosewood.results import (
     GroupResult,
     Mean,
     MissingSet,
-    ReliabilityPoint,
     Role,
     SetResult,
 )
@@ -64,7 +64,6 @@ def measure(
     predicted = metrics.predicted_labels(logits, members)
     right = predicted == truth
     probabilities = metrics.merged(softmax(np.asarray(logits, dtype=np.float64), axis=1), members)
-    curve = reliability(probabilities, truth, predicted=predicted)
     kinds = group_labels(loaded.rows, loaded.labels, planned.labels, frequency, loaded.columns)
     single = np.eye(len(planned.labels), dtype=bool)
     figures = by_class(single[truth], single[predicted], planned.labels)
@@ -79,7 +78,7 @@ def measure(
         nll=metrics.negative_log_likelihood(probabilities, truth),
         held_out_ece=held_out_ece(logits, truth, seed, members=members) if len(truth) >= FOLDS else None,
         temperature=best_temperature(logits, truth, members),
-        reliability=[ReliabilityPoint(**each._asdict()) for each in curve],
+        reliability=reliability(probabilities, truth, predicted=predicted),
     )
     return Measured(result, predicted, kinds)
 
@@ -110,7 +109,7 @@ def measure_several(loaded: LoadedSet, logits: ArrayLike, frequency: Mapping[str
         nll=metrics.negative_log_likelihood(chances, yes),
         held_out_ece=held_out_ece(answers, yes, seed) if len(yes) >= FOLDS else None,
         temperature=best_temperature(answers, yes),
-        reliability=[ReliabilityPoint(**each._asdict()) for each in reliability(chances, yes)],
+        reliability=reliability(chances, yes),
     )
     return Measured(result, predicted.astype(np.int64), kinds)
 
@@ -120,15 +119,14 @@ def _result(
 ) -> SetResult:
     """What all sets have, whatever their labels are."""
     planned, groups = loaded.planned, by_group(right, kinds)
-    weakest = worst(groups)
     return SetResult(
         name=planned.name,
         role=planned.role,
         examples=len(right),
         accuracy=float(right.mean()),
         interval=wilson_interval(int(right.sum()), len(right)),
-        groups=[GroupResult(**each._asdict()) for each in groups],
-        worst=None if weakest is None else GroupResult(**weakest._asdict()),
+        groups=groups,
+        worst=worst(groups),
         classes=figures.classes,
         macro_f1=figures.macro_f1,
         noise=planned.noise,
@@ -260,18 +258,11 @@ def group_labels(
     return kinds
 
 
-class GroupAccuracy(NamedTuple):
-    """The accuracy on one group of a kind, with its 95 % Wilson interval."""
+def by_group(correct: ArrayLike, groups: Mapping[str, Sequence[str]]) -> list[GroupResult]:
+    """The accuracy, with its 95 % Wilson interval, on every group of every kind; groups in natural order.
 
-    kind: str
-    group: str
-    examples: int
-    accuracy: float
-    interval: tuple[float, float]
-
-
-def by_group(correct: ArrayLike, groups: Mapping[str, Sequence[str]]) -> list[GroupAccuracy]:
-    """The accuracy on every group of every kind, from one truth value an example; groups in natural order."""
+    `correct` has one truth value for each example.
+    """
     right = np.asarray(correct, dtype=bool)
     found = []
     for kind, names in groups.items():
@@ -279,12 +270,13 @@ def by_group(correct: ArrayLike, groups: Mapping[str, Sequence[str]]) -> list[Gr
         examples = Counter(names)
         hits = Counter(name for name, hit in zip(names, right, strict=True) if hit)
         for group in sorted(examples, key=_natural):
-            share, interval = hits[group] / examples[group], wilson_interval(hits[group], examples[group])
-            found.append(GroupAccuracy(kind, group, examples[group], share, interval))
+            size, right_ones = examples[group], hits[group]
+            accuracy, interval = right_ones / size, wilson_interval(right_ones, size)
+            found.append(GroupResult(kind=kind, group=group, examples=size, accuracy=accuracy, interval=interval))
     return found
 
 
-def worst(groups: Sequence[GroupAccuracy], at_least: int = 20) -> GroupAccuracy | None:
+def worst(groups: Sequence[GroupResult], at_least: int = 20) -> GroupResult | None:
     """The group with the lowest accuracy, the first of equal ones, among those with enough examples to say so."""
     return min((group for group in groups if group.examples >= at_least), key=lambda each: each.accuracy, default=None)
 
@@ -363,10 +355,8 @@ def by_class(truth: ArrayLike, predicted: ArrayLike, names: Sequence[str]) -> By
 
 def confusion(truth: ArrayLike, predicted: ArrayLike, labels: int) -> list[list[int]]:
     """How often each label (a row) was predicted as each (a column)."""
-    counts: NDArray[np.int64] = np.zeros((labels, labels), dtype=np.int64)
-    np.add.at(counts, (np.asarray(truth), np.asarray(predicted)), 1)
-    rows: list[list[int]] = counts.tolist()
-    return rows
+    counts: list[list[int]] = confusion_matrix(truth, predicted, labels=range(labels)).tolist()
+    return counts
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from rosewood.errors import DataError
 from rosewood.evaluation.predict import Answers
 from rosewood.evaluation.sets import LoadedSet
-from rosewood.results import AnomalyResult, MissingSet
+from rosewood.results import AnomalyResult, MissingSet, ReliabilityPoint
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -76,7 +76,7 @@ def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Ints]:
     chances, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
     if chances.ndim != 2 or truth.shape != chances.shape[:1]:
         raise DataError(
-            f"expected probabilities (examples, classes) and one label an example; "
+            f"expected probabilities (examples, classes) and one label per example; "
             f"got shapes {chances.shape} and {truth.shape}."
         )
     if not len(truth):
@@ -97,26 +97,21 @@ _COLDEST, _HOTTEST = 0.01, 100.0
 _PLACES = 30  # between them, a factor of 1.4 apart
 
 
-class ReliabilityBin(NamedTuple):
-    """The examples with a confidence in (low, high], their mean confidence and the share of them that is right."""
-
-    low: float
-    high: float
-    examples: int
-    confidence: float | None
-    accuracy: float | None
-
-
 def reliability(
     probabilities: ArrayLike, labels: ArrayLike, bins: int = 10, predicted: Ints | None = None
-) -> list[ReliabilityBin]:
+) -> list[ReliabilityPoint]:
     """The points of a reliability diagram, in the bins of the expected calibration error.
 
     An empty bin has neither confidence nor accuracy.
     """
     confidence, right = judged(probabilities, labels, predicted)
-    places = bin_of(confidence, bins)
-    return [_bin(k, bins, confidence[places == k], right[places == k]) for k in range(bins)]
+    judgements, places = {"confidence": confidence, "accuracy": right}, bin_of(confidence, bins)
+    points = []
+    for k in range(bins):
+        here = places == k
+        means = {name: float(each[here].mean()) if here.any() else None for name, each in judgements.items()}
+        points.append(ReliabilityPoint(low=k / bins, high=(k + 1) / bins, examples=int(here.sum()), **means))
+    return points
 
 
 def best_temperature(logits: ArrayLike, labels: ArrayLike, members: Members | None = None) -> float:
@@ -171,12 +166,6 @@ def held_out_ece(
         best = int(np.argmin([_ece_at(scores[fold], truth[fold], each, members) for each in TEMPERATURES]))
         errors.append(_ece_at(scores[rest], truth[rest], TEMPERATURES[best], members))
     return float(np.mean(errors))
-
-
-def _bin(k: int, bins: int, confidence: Floats, right: np.ndarray) -> ReliabilityBin:
-    filled = len(right) > 0
-    means = (float(confidence.mean()), float(right.mean())) if filled else (None, None)
-    return ReliabilityBin(k / bins, (k + 1) / bins, len(right), *means)
 
 
 def _ece_at(scores: Floats, truth: Ints, temperature: float, members: Members | None) -> float:
@@ -262,14 +251,14 @@ class Mahalanobis:
         """
         points, truth = finite(features, 2, _FEATURES), np.asarray(labels)
         if truth.shape != points.shape[:1]:
-            raise DataError(f"expected one label an example; got shapes {points.shape} and {truth.shape}.")
+            raise DataError(f"expected one label per example; got shapes {points.shape} and {truth.shape}.")
         classes, rows = np.unique(truth, return_inverse=True)
         means = np.stack([points[rows == row].mean(axis=0) for row in range(len(classes))])
         spread = LedoitWolf(assume_centered=True).fit(points - means[rows])
         return cls(means, spread.precision_)
 
     def scores(self, features: ArrayLike) -> Floats:
-        """One score an example."""
+        """One score per example."""
         points = finite(features, 2, _FEATURES)
         if points.shape[1] != self.means.shape[1]:
             raise DataError(f"fitted to {self.means.shape[1]} dimensions a feature; got {points.shape[1]}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from rosewood.models.features import HeadInputs, output_layer
 from rosewood.models.modes import evaluating
 from rosewood.models.names import model_fingerprint
 from rosewood.models.scoring import Row, Scorer
+from rosewood.results.files import replacing
 
 Floats = NDArray[np.float32]
 
@@ -247,16 +247,9 @@ class PredictionCache:
         tensors: dict[str, NDArray[Any]] = {}
         for part, (names, values) in self._stored.items():
             tensors |= {f"{part}.keys": names, part: np.ascontiguousarray(values)}
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
+        # A cache that cannot be written costs time, not results.
+        with suppress(OSError, SafetensorError), replacing(self._path) as temporary:
             save_file(tensors, temporary)
-            temporary.replace(self._path)
-        except (OSError, SafetensorError):
-            # A cache that cannot be written costs time, not results.
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
 
 def _are_whole(names: NDArray[Any], values: NDArray[Any]) -> bool:

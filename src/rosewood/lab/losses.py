@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from datasets import Dataset
@@ -35,19 +35,6 @@ class MeasuredFile(ResultFile):
     examples: Count
     fingerprint: str  # of the models, the examples and all settings
     versions: dict[str, str] = Field(default_factory=installed_versions)
-
-    @classmethod
-    def finished(cls, path: Path | None, fingerprint: str) -> Self | None:
-        """The result of an earlier call, if there is one; refused if something else was measured."""
-        if path is None or not path.exists():
-            return None
-        found = cls.load(path)
-        if found.fingerprint != fingerprint:
-            raise RunError(
-                f"{path} holds results for other models, on other data or with other settings: "
-                "choose another --output, or delete it."
-            )
-        return found
 
 
 class LossPoint(NamedTuple):

@@ -65,14 +65,19 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_bytes_whole(path: Path, content: bytes) -> None:
     """As `write_whole`, for a file that is not text."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` at the end, synced; after a failure nothing has changed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)  # never follow a link that somebody left under that name
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        sync(temporary)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -200,6 +205,19 @@ class ResultFile(ResultPart):
         except (OSError, UnicodeDecodeError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
         return cls._parse(text, path)
+
+    @classmethod
+    def finished(cls, path: Path | None, fingerprint: str) -> Self | None:
+        """The result of an earlier call, if there is one; refused if its `fingerprint` is another."""
+        if path is None or not path.exists():
+            return None
+        found = cls.load(path)
+        if getattr(found, "fingerprint", None) != fingerprint:
+            raise RunError(
+                f"{path} holds results for other models, on other data or with other settings: "
+                "choose another --output, or delete it."
+            )
+        return found
 
     @classmethod
     def _parse(cls, text: str, path: Path) -> Self:

@@ -139,8 +139,8 @@ def certify(
     decides = [facts, rows, list(labels), lexicon and lexicon.fingerprint, model_fingerprint(model, tokenizer)]
     fingerprint = fingerprint_of(decides)
     file = None if output is None else Path(output) / FILE
-    if file is not None and file.exists():
-        return _finished(file, fingerprint)
+    if (finished := Certificate.finished(file, fingerprint)) is not None:
+        return finished
     journal = RowJournal(file, fingerprint)
     done = journal.begin()
     with evaluating(model):
@@ -172,13 +172,3 @@ def _votes(
     voted = scored(drawn, base).argmax(axis=1)
     guess = np.bincount(voted[:selection_copies], minlength=base.classes).argmax()
     return guess, (voted[selection_copies:] == guess).sum()
-
-
-def _finished(file: Path, fingerprint: str) -> Certificate:
-    found = Certificate.load(file)
-    if found.fingerprint != fingerprint:
-        raise RunError(
-            f"{file} is of a certification with other settings, another model or other data: choose another --output, "
-            "or delete it."
-        )
-    return found
