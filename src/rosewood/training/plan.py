@@ -192,7 +192,7 @@ def in_order_of_outputs(plan: Plan, start: Outline) -> Plan:
         # A vector of 0 and 1 has no names: its places are those of the task's labels, whatever the model's order is.
         raise RunError(
             f"the outputs of {plan.model} are {', '.join(ordered)}, and the labels of the task are "
-            f"{', '.join(plan.task.labels)}: with several labels a text both must have one order. Write the labels "
+            f"{', '.join(plan.task.labels)}: with several labels per text both must have one order. Write the labels "
             "in a task file in the order of the outputs, or take a new head: --new-head"
         )
     return plan.model_copy(update={"task": plan.task.model_copy(update={"labels": ordered})})
