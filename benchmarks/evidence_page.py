@@ -209,27 +209,44 @@ def roast() -> str:
 
 def choose() -> str:
     """What an engineer may expect, what to take against it, and what that has shown here."""
-    defended, snli, rose = kept_experiment("defences-sst2"), rift_small("snli"), rose_small()
-    under = {"SST-2 under attacks on words": "under worst words"}
-    letters = {"on characters": "under worst characters", ADVGLUE: ADVGLUE}
-    pairs = {"SNLI under PWWS": "under pwws", CLEAN: CLEAN}
+    defended, snli = kept_experiment("defences-sst2"), rift_small("snli")
+    words, letters = "under worst words", "under worst characters"
+    encoded, encoded_clean = _wrapped_gain("words", "encoded around encoded")
+    corrected, corrected_clean = _wrapped_gain("characters", "corrected around vanilla")
     rows = [
-        ["replaced words, typing errors", "`augment`", _from_to(defended, "augment", under | letters | {CLEAN: CLEAN})],
-        ["replaced words, no clean accuracy to spare", "`a2t`", _from_to(defended, "a2t", under | {CLEAN: CLEAN})],
         [
-            "replaced words, above all",
-            "recipe `encoded`, then `rosewood wrap --with encoded`",
-            _wrapped_gain("words", "encoded around encoded"),
+            "replaced words and typing errors",
+            "`augment`",
+            f"words {_from_to(defended, 'augment', words)}, letters {_from_to(defended, 'augment', letters)}",
+            _from_to(defended, "augment", CLEAN),
         ],
         [
-            "typing errors, with a model that is trained already",
+            "replaced words; clean accuracy must not fall",
+            "`a2t`",
+            f"words {_from_to(defended, 'a2t', words)}",
+            _from_to(defended, "a2t", CLEAN),
+        ],
+        [
+            "replaced words above all",
+            "`encoded`, then `rosewood wrap --with encoded`",
+            f"words {encoded}",
+            encoded_clean,
+        ],
+        [
+            "typing errors, without training",
             "`rosewood wrap --with corrected`",
-            _wrapped_gain("characters", "corrected around vanilla"),
+            f"letters {corrected}",
+            corrected_clean,
         ],
-        ["replaced words in pairs of texts", "`rift`", _from_to(snli, "rift", pairs)],
-        ["no lexicon, no changed texts", "`rose-ensemble`", _points(rose, "rose-ensemble")],
+        [
+            "replaced words in pairs of texts",
+            "`rift`",
+            f"SNLI, PWWS: {_from_to(snli, 'rift', 'under pwws')}",
+            _from_to(snli, "rift", CLEAN),
+        ],
+        ["no lexicon, no changed texts", "`rose-ensemble`", *_points("rose-ensemble")],
     ]
-    return markdown(["you expect", "take", "what it has shown"], rows).replace("---: |", "--- |")
+    return markdown(["you expect", "take", "right under attack", "clean"], rows).replace("---: |", "--- |")
 
 
 def wrapped() -> str:
@@ -239,50 +256,45 @@ def wrapped() -> str:
     return wrapped_table("words")
 
 
-def _wrapped_gain(threat: str, label: str) -> str:
+def _wrapped_gain(threat: str, label: str) -> tuple[str, str]:
+    """Robust and clean accuracy of plain fine-tuning and of a wrapped model, of the seeds that both have."""
     from defences_page import BOTH, wrapped
 
     around = {each.seed: each for each in wrapped(threat) if each.label == label}
     plain = {each.seed: each for each in wrapped(threat) if each.label == "vanilla" and each.seed in around}
 
     def from_to(kind: str) -> str:
-        before, after = (
-            100 * fmean(fmean(each.attacked[kind].values()) for each in side.values() if kind in each.attacked)
-            for side in (plain, around)
-        )
-        return f"{before:.1f} → {after:.1f} %"
-
-    clean = [100 * fmean(each.clean for each in side.values()) for side in (plain, around)]
-    other = f", with synonyms of Roget's, too, {from_to(BOTH)}" if threat == "words" else ""
-    return (
-        f"SST-2 under attacks on {threat} without gradients {from_to(threat)}{other}, "
-        f"clean {clean[0]:.1f} → {clean[1]:.1f} %"
-    )
-
-
-def _from_to(study: Study, method: str, figures: Mapping[str, str]) -> str:
-    """Plain fine-tuning's figure and the method's, in %, of the seeds that both have."""
-    said = []
-    for name, figure in figures.items():
-        before, after = study.seeds_of(study.baseline, figure), study.seeds_of(method, figure)
-        both = before.keys() & after.keys()
-        if both:
-            said.append(
-                f"{name} {100 * fmean(before[s] for s in both):.1f} → {100 * fmean(after[s] for s in both):.1f} %"
+        return _arrow(
+            *(
+                fmean(fmean(each.attacked[kind].values()) for each in side.values() if kind in each.attacked)
+                for side in (plain, around)
             )
-    return ", ".join(said)
+        )
+
+    other = f", if the attacker has another thesaurus, too, {from_to(BOTH)}" if threat == "words" else ""
+    return from_to(threat) + other, _arrow(*(fmean(each.clean for each in side.values()) for side in (plain, around)))
 
 
-def _points(study: Study, method: str) -> str:
-    gained, clean = difference(study.gains(method, ADVGLUE)), difference(study.gains(method, CLEAN))
-    small = f"few rows: AdvGLUE {gained} points, clean {clean}"
-    pairs = pairs_of(kept_outcomes("evidence-a"), method, "vanilla", ADVGLUE)
-    found = gain_over_examples(pairs)
-    return (
-        small
-        if found is None
-        else "{}; 48,000 rows: AdvGLUE {:+.1f} ({:+.1f} to {:+.1f}), no gain seen".format(small, *found)
-    )
+def _arrow(before: float, after: float) -> str:
+    return f"{100 * before:.1f} → {100 * after:.1f} %"
+
+
+def _from_to(study: Study, method: str, figure: str) -> str:
+    """Plain fine-tuning's figure and the method's, of the seeds that both have."""
+    before, after = study.seeds_of(study.baseline, figure), study.seeds_of(method, figure)
+    both = before.keys() & after.keys()
+    return _arrow(fmean(before[s] for s in both), fmean(after[s] for s in both)) if both else MISSING
+
+
+def _points(method: str) -> list[str]:
+    """Points above plain fine-tuning on AdvGLUE and on clean rows, with few training rows and with many."""
+    few, said = rose_small(), []
+    for figure, what, tasks in ((ADVGLUE, f"{ADVGLUE} ", " (SST-2, QQP, QNLI)"), (CLEAN, "", "")):
+        gained = f"{difference(few.gains(method, figure))} points with about 1,000 rows{tasks}"
+        found = gain_over_examples(pairs_of(kept_outcomes("evidence-a"), method, "vanilla", figure))
+        many = "" if found is None else ", {:+.1f} ({:+.1f} to {:+.1f}) with 48,000".format(*found)
+        said.append(f"{what}{gained}{many}")
+    return said
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -15,7 +15,7 @@ from rosewood import RobustTrainer, embedded_model, load_split, load_task  # was
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--output", default="runs/two-lines", help="where the model goes")
-parser.add_argument("--recipe", default="rose-second", help="a name of `rosewood list recipes`")
+parser.add_argument("--recipe", default="augment", help="a name of `rosewood list recipes`")
 parser.add_argument("--tiny", action="store_true", help="a few rows and steps")
 options = parser.parse_args()
 rows = {"train": 16, "test": 16} if options.tiny else {"train": 4000, "test": 600}
@@ -45,7 +45,8 @@ arguments = TrainingArguments(
 trainer = RobustTrainer(  # was: Trainer(
     model,
     arguments,
-    recipe=options.recipe,  # new
+    recipe=options.recipe,  # new, and so is the next line, for recipes that change words
+    text_columns=["text"],
     train_dataset=train,
     eval_dataset=test,
     processing_class=tokenizer,

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 
 import rosewood
 from reported_runs import write_run
-from rosewood import Lexicon, load_recipe, load_task, with_changes
+from rosewood import Lexicon, load_recipe, load_task
 from rosewood.experiments.gate_fixture import rosewood_gate  # noqa: F401  a fixture
 from rosewood.results import Hardening
 from rosewood.training.run import Plan, finish_run
@@ -27,12 +27,11 @@ from tiny_tuning import Place as Tuning
 
 ROOT = Path(__file__).parent.parent
 ELSEWHERE = {
-    "README.md": "test_readme.py",
     "docs/tasks.md": "test_tasks_page.py",
     "docs/word-substitutions.md": "test_word_substitutions_page.py",
 }
 """Pages whose blocks another test runs, because it looks at what they did, too."""
-NOT_RUN = {("docs/train.md", 0): "it is README's example, which test_readme.py runs and compares"}
+NOT_RUN = {("docs/train.md", 0): "test_readme.py runs it and compares it with README's lines"}
 CHECKED_ONLY = {
     ("docs/harden.md", 0): "a hardening takes a minute: only arguments and fields are checked against the code's"
 }
@@ -127,11 +126,6 @@ def stand_ins(page: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> Names:
         encoder = SentenceEncoder(tiny_classifier().base_model, tiny_tokenizer())
         monkeypatch.setattr(SentenceEncoder, "load", staticmethod(lambda: encoder))
         return {"texts": TEXTS}
-    if page == "docs/train.md":
-        data = with_changes(
-            encoded(), names["tokenizer"], "substitution", lambda words: [()] * len(words), ["sentence"]
-        )
-        return names | {"data": data, "load_recipe": load_recipe, "with_changes": with_changes}
     if page == "docs/tuning.md":
         pytest.importorskip("optuna")
         searched = Tuning(here)

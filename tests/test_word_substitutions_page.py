@@ -16,10 +16,10 @@ from tiny_text import tiny_classifier, tiny_tokenizer
 
 PAGE = (Path(__file__).parent.parent / "docs" / "word-substitutions.md").read_text(encoding="utf-8")
 LEXICON = Lexicon.of({"good": ["fine", "bad"], "film": ["movie"]})
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, MISTYPED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_example_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything before it that a script has: a model, its tokenizer, data and arguments."""
     monkeypatch.setattr(Lexicon, "named", staticmethod(lambda: LEXICON))
     names: dict[str, Any] = {
@@ -31,4 +31,8 @@ def test_the_example_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     before = weights(names["model"])
     exec(EXAMPLE, names)
     names["trainer"].train()
-    assert list(differing(before, weights(names["model"])))
+    middle = weights(names["model"])
+    assert list(differing(before, middle))
+    exec(MISTYPED, names)
+    names["trainer"].train()
+    assert list(differing(middle, weights(names["model"])))

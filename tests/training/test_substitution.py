@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
+from transformers import TrainingArguments
 
 from rosewood.data.examples import tokenize
 from rosewood.data.loading import task_from_files
-from rosewood.errors import DataError, RunError
-from rosewood.recipe import build_recipe, load_recipe
+from rosewood.errors import DataError, RecipeError, RunError
+from rosewood.recipe import build_recipe, load_recipe, recipe_names
 from rosewood.results import RunInfo
 from rosewood.training.plan import WordChanges
 from rosewood.training.run import Plan, resume_run, start_run
-from rosewood.words.alignment import SUBSTITUTES
+from rosewood.training.trainer import RobustTrainer
+from rosewood.words.alignment import SUBSTITUTES, with_substitutes
+from rosewood.words.changes import with_changes
+from rosewood.words.constraints import Substituting
 from rosewood.words.lexicon import Lexicon
-from tiny_text import save_tiny_checkpoint, tiny_tokenizer
+from tiny_text import save_tiny_checkpoint, tiny_classifier, tiny_tokenizer
 
 WORDS = {"good": ["nice", "fine"], "film": ["movie"]}
 
@@ -159,3 +163,66 @@ def test_what_is_prepared_once_must_be_the_same_in_all_stages(second: dict[str, 
     stages = [{"share": 0.5, "objective": "consistency", "perturbation": each} for each in (first, second)]
     with pytest.raises(RunError, match=words):
         WordChanges.of(build_recipe({"name": "mine", "stages": stages}), None, None)
+
+
+SENTENCES = [f"a {'good' if i % 2 else 'bad'} film {'very ' * i}good" for i in range(8)]
+
+
+def encoded(**more: Any) -> Dataset:
+    rows = Dataset.from_dict({"sentence": SENTENCES, "labels": [0, 1] * 4})
+    return rows.map(lambda each: tiny_tokenizer()(each["sentence"], truncation=True, **more), batched=True)
+
+
+def trainer(data: Dataset, tokenizer: Any, where: Path, recipe: str, **more: Any) -> RobustTrainer:
+    changes = {"perturbation.lexicon": str(lexicon_file(where, WORDS))} if recipe in ("a2t", "adv-base") else {}
+    settings = TrainingArguments(str(where), max_steps=3, seed=7, learning_rate=1e-3, report_to="none", use_cpu=True)
+    given = {"recipe": load_recipe(recipe, changes), "processing_class": tokenizer, "train_dataset": data}
+    return RobustTrainer(tiny_classifier(), settings, **given, **more)
+
+
+def weights(found: RobustTrainer) -> dict[str, Any]:
+    found.train()
+    return dict(found.model.state_dict())
+
+
+@pytest.mark.parametrize("cut", [{}, {"max_length": 7}])
+@pytest.mark.parametrize("recipe", ["a2t", "adv-base"])
+def test_a_trainer_that_knows_the_texts_prepares_them_as_one_would_by_hand(
+    recipe: str, cut: dict[str, int], tmp_path: Path
+) -> None:
+    tokenizer, surface = tiny_tokenizer(), Substituting(Lexicon.of(WORDS)).surface
+    data = encoded(**cut)
+    longest = max(len(ids) for ids in data["input_ids"])
+    own = weights(trainer(data, tokenizer, tmp_path, recipe, text_columns=["sentence"]))
+    if recipe == "a2t":
+        data = with_changes(data, tokenizer, "substitution", surface, ["sentence"], max_length=longest)
+    else:
+        data = with_substitutes(data, tokenizer, surface, ["sentence"], max_length=longest)
+    by_hand = weights(trainer(data, tokenizer, tmp_path, recipe))
+    assert all(own[name].equal(by_hand[name]) for name in by_hand)
+    plain = weights(trainer(encoded(**cut), tokenizer, tmp_path, "vanilla"))
+    assert any(not own[name].equal(plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize("recipe", [name for name in recipe_names() if load_recipe(name).columns()])
+def test_every_recipe_that_changes_words_trains_on_texts_that_the_trainer_prepares(recipe: str, tmp_path: Path) -> None:
+    found = trainer(encoded(), tiny_tokenizer(), tmp_path, recipe, text_columns=["sentence"])
+    assert set(found.recipe.columns()) <= set(found.train_dataset.column_names)
+    assert found.train().global_step == 3
+
+
+def test_texts_that_nothing_reads_stay_as_they_are(tmp_path: Path) -> None:
+    data = encoded()
+    assert trainer(data, None, tmp_path, "r-drop", text_columns=["sentence"]).train_dataset is data
+
+
+def test_texts_that_cannot_be_prepared_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="recipe a2t changes words: give their tokenizer"):
+        trainer(encoded(), None, tmp_path, "a2t", text_columns=["sentence"])
+    with pytest.raises(DataError, match="expected tokenized data that still have their texts; text is missing"):
+        trainer(encoded(), tiny_tokenizer(), tmp_path, "a2t", text_columns=["text"])
+    padded = encoded(padding="max_length", max_length=20)
+    with pytest.raises(DataError, match="without padding"):
+        trainer(padded, tiny_tokenizer(), tmp_path, "a2t", text_columns=["sentence"])
+    with pytest.raises(RecipeError, match=r"text_columns=\['text'\], or add the column 'substitution_changes'"):
+        trainer(encoded(), tiny_tokenizer(), tmp_path, "a2t")

@@ -261,8 +261,8 @@ def check_columns(recipe: Recipe, data: Any) -> None:
     if missing:
         adds = "with_substitutes" if missing[0] == SUBSTITUTES else "with_changes"
         raise RecipeError(
-            f"recipe {recipe.name} replaces words, and the training data do not say by which: add the column "
-            f"{missing[0]!r} with rosewood.{adds}"
+            f"recipe {recipe.name} replaces words, and the training data do not say by which: name the columns "
+            f"of the texts, such as text_columns=['text'], or add the column {missing[0]!r} with rosewood.{adds}"
         )
 
 

@@ -24,6 +24,7 @@ from rosewood.models.names import Outline
 from rosewood.models.scoring import matching_columns, output_names, unnamed
 from rosewood.protocol import Perturbation
 from rosewood.recipe import Recipe
+from rosewood.words.alignment import changed_field
 from rosewood.words.constraints import Substituting
 from rosewood.words.lexicon import Lexicon, lexicon_identity
 from rosewood.words.text import Words
@@ -146,15 +147,21 @@ class WordChanges:
         """The tokenized texts with what their words may change to, where the recipe changes any."""
         if not self.perturbations:
             return encoded
-        texts = rows.select_columns(task.text)
-        found = concatenate_datasets([encoded, texts], axis=1)
+        found = concatenate_datasets([encoded, rows.select_columns(task.text)], axis=1)
+        return self.prepared(found, task.text, tokenizer, max_length, seed).remove_columns(task.text)
+
+    def prepared(
+        self, data: Dataset, fields: list[str], tokenizer: PreTrainedTokenizerBase, max_length: int, seed: int
+    ) -> Dataset:
+        """Tokenized data that still have their texts, in `fields`, with what their words may change to."""
+        found = data
         for each in self.perturbations:
-            found = each.prepare(found, tokenizer, task.text, max_length, self.lexicon, seed)
+            found = each.prepare(found, tokenizer, fields, max_length, self.lexicon, seed)
         if self.lexicon is not None:
             exact = any(each.preparation().get("exact_case", False) for each in self.perturbations)
-            looked_at = texts[self.field or task.text[-1]][:COUNTED]
+            looked_at = data[self.field or fields[-1]][:COUNTED]
             self._warn_of_other_languages(Substituting(self.lexicon, exact), looked_at)
-        return found.remove_columns(task.text)
+        return found
 
     def _warn_of_other_languages(self, substituting: Substituting, texts: Sequence[str]) -> None:
         words = [word for text in texts for word in Words.split(text).words]
@@ -167,6 +174,21 @@ class WordChanges:
                 "--set perturbation.lexicon=FILE_OR_FOLDER",
                 stacklevel=2,
             )
+
+
+def with_words_prepared(
+    data: Dataset, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None, fields: Sequence[str], seed: int
+) -> Dataset:
+    """Tokenized data that still have their texts, in `fields`, with all that the recipe reads to change words."""
+    words = WordChanges.of(recipe, None, None)
+    if words is None:
+        return data
+    if tokenizer is None:
+        raise RunError(f"recipe {recipe.name} changes words: give their tokenizer, too (processing_class=tokenizer)")
+    changed_field(data, tokenizer, fields, words.field)
+    # Cut at the longest text, every text has the tokens that it was given, wherever that cut was.
+    longest = max((len(ids) for ids in data["input_ids"]), default=1)
+    return words.prepared(data, list(fields), tokenizer, longest, seed)
 
 
 def in_order_of_outputs(plan: Plan, start: Outline) -> Plan:

@@ -51,7 +51,7 @@ from rosewood.training.checks import (
 )
 from rosewood.training.engine import Engine
 from rosewood.training.masked_adamw import MaskedAdamW
-from rosewood.training.plan import warn_of_other_labels
+from rosewood.training.plan import warn_of_other_labels, with_words_prepared
 from rosewood.training.sampling import WeightedLoss, train_sampler
 from rosewood.words.alignment import SubstituteCollator
 
@@ -85,6 +85,8 @@ class RobustTrainer(CheckpointedTrainer):
 
     Args:
         recipe: a recipe's name, YAML file or object.
+        text_columns: the columns of the training data that hold the texts, one or two. Recipes that change words need
+            them, unless the data come from `with_changes` or `with_substitutes`; the others do not read them.
         history_file: a JSON Lines file that gets one record per optimiser step.
         max_skipped_steps: a step whose loss or gradients are not finite is skipped; after so many in a row, the next
             one ends the run.
@@ -112,6 +114,7 @@ class RobustTrainer(CheckpointedTrainer):
         self,
         *args: Any,
         recipe: str | Path | Recipe = "vanilla",
+        text_columns: Sequence[str] | None = None,
         history_file: str | Path | None = None,
         max_skipped_steps: int = 10,
         watches: Sequence[Watch] = (),
@@ -132,6 +135,10 @@ class RobustTrainer(CheckpointedTrainer):
         warn_of_other_labels(self.model, self.train_dataset)
         self._watches = watches
         self._check_arguments()
+        if text_columns is not None and self.train_dataset is not None:
+            tokenizer: Any = self.processing_class
+            seed = self.args.seed
+            self.train_dataset = with_words_prepared(self.train_dataset, self.recipe, tokenizer, text_columns, seed)
         self._take_columns()
         writes = history_file is not None and self.is_world_process_zero()
         self.history = History(Path(history_file) if writes else None)  # type: ignore[arg-type]
