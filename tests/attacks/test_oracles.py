@@ -208,7 +208,15 @@ def test_typos(
     )
 
 
-@pytest.mark.parametrize("settings", [TextBugger(), TextBugger(max_words_share=0.5, neighbours=1, tries=2)], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TextBugger(),
+        TextBugger(max_words_share=0.5, neighbours=1, tries=2),
+        TextBugger(max_words_share=1.0, neighbours=50, tries=0),
+    ],
+    ids=str,
+)
 def test_textbugger(
     model: BertForSequenceClassification,
     tokenizer: PreTrainedTokenizerFast,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_attack_table import EXAMPLE, report
 
@@ -77,6 +78,23 @@ def test_tasks_and_attacks_have_settings_of_their_own() -> None:
     assert "part_of_speech" not in defender.resolve({"attack": "textbugger"}, "imdb").values["constraints"]
 
 
+def test_textdefender_has_the_bounds_of_its_authors_code() -> None:
+    """Of args.py and utils/textattack_utils.py, and of the recipes that the latter changes."""
+    protocol = load_protocol("textdefender")
+    for attack in protocol.attacks:
+        values = protocol.resolve({"attack": attack}, "agnews").values
+        bounds = {name: rule for name, rule in values["constraints"].items() if name != "part_of_speech"}
+        cosine = pytest.approx(np.cos(np.pi * (1 - 0.840845057)), abs=5e-4)
+        assert bounds == {
+            "words_share": {"at_most": 0.3},
+            "stop_words": {},
+            "similarity": {"at_least": cosine, "to": "last", "window": 15},
+        }
+        assert ("part_of_speech" in values["constraints"]) == (attack == "textfooler")
+        assert (values["max_candidates"], values["max_queries_per_word"]) == (50, 50)
+    assert protocol.resolve({"attack": "textbugger"}, "agnews").values["set"]["tries"] == 0
+
+
 def beside(given: dict[str, Any], task: str = "agnews", name: str = "textdefender") -> list[str]:
     """The deviations that come with what was asked for."""
     protocol = load_protocol(name)
@@ -94,8 +112,8 @@ def test_what_is_given_beside_a_protocol_is_a_deviation() -> None:
     assert beside({"max_queries": 9}) == ["max_queries: 9 instead of none"]
     assert beside({"lexicon": "roget"}) == ["lexicon: roget instead of counter-fitted"]
     assert beside({"attack": "pwws"}) == ["attack: pwws instead of textfooler or bert_attack or textbugger"]
-    assert beside({"set": {"skip_stop_words": True}}) == []
-    assert beside({"set": {"skip_stop_words": False}}) == ["skip_stop_words=false instead of True"]
+    assert beside({"set": {"skip_stop_words": True}}, name="textfooler") == []
+    assert beside({"set": {"skip_stop_words": False}}, name="textfooler") == ["skip_stop_words=false instead of True"]
     assert beside({}, task="sst2") == ["task: sst2 instead of agnews or imdb"]
     assert beside({}, task="sst2", name="bert-attack") == []
 
@@ -116,7 +134,8 @@ def test_constraints_are_given_one_by_one() -> None:
     assert beside({"constraints": {"words-share": {"value": 0.2}}}) == [
         "words_share,at_most=0.2 instead of words_share,at_most=0.3"
     ]
-    assert beside({"constraints": {"stop_words": None}}) == ["stop_words instead of none"]
+    assert beside({"constraints": {"stop_words": None}}) == []
+    assert beside({"constraints": {"stop_words": None}}, name="textfooler") == ["stop_words instead of none"]
     kept = protocol.resolve({"constraints": {"words_share": 0.2}}, "agnews").values["constraints"]
     assert kept["words_share"] == {"at_most": 0.2} and kept["similarity"]["window"] == 15
 

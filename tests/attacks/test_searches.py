@@ -18,7 +18,7 @@ from rosewood.attacks.runner.scores import CLEAN_VALUE, NEAR, Measure, Scale, Sc
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
-from rosewood.errors import RunError
+from rosewood.errors import RecipeError, RunError
 from rosewood.results import AttackResult
 from rosewood.words.language_models import SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon
@@ -177,6 +177,21 @@ def test_textbugger_without_neighbours_needs_no_lexicon(
     assert result.summary.counts["broken"] > 3 and result.lexicon is None
     with pytest.raises(RunError, match="textbugger replaces words by those of a lexicon"):
         run(model, single, TextBugger(), lexicon=None)
+
+
+def test_textbugger_without_bugs_of_letters_has_words_only(
+    model: BertForSequenceClassification, single: Dataset, run: Run
+) -> None:
+    result = run(model, single, TextBugger(max_words_share=1.0, tries=0))
+    changes = [change for example in result.examples for change in example.changes]
+    assert len(changes) > 10 and all(change.after in ENTRIES[change.before] for change in changes)
+    assert [each.changeable for each in result.examples] == [
+        each.changeable for each in run(model, single, TextFooler(min_similarity=None)).examples
+    ]
+    unknown = run(model, single.select(range(1, 4)), TextBugger(tries=0), lexicon=Lexicon.of({"nowhere": ["absent"]}))
+    assert [(each.status, each.queries) for each in unknown.examples] == [("robust", 1)] * 3
+    with pytest.raises(RecipeError, match="tries=0 and neighbours=0 leave nothing to try"):
+        TextBugger(neighbours=0, tries=0)
 
 
 BACK = {other: letter for letter, other in HOMOGLYPHS.items() if letter.isascii()}

@@ -23,6 +23,7 @@ from pydantic import Field
 from rosewood.attacks.runner.attack import Descent, WordSubstitution
 from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.errors import RecipeError
 from rosewood.words.noise import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
 from rosewood.words.text import replaced
 
@@ -41,10 +42,15 @@ class TextBugger(WordSubstitution):
     """Share of the words changed, at most; one word is always allowed."""
     neighbours: Annotated[int, Field(ge=0)] = 5
     """Words of the lexicon that are tried for a word; 0: letters only, without a lexicon."""
-    tries: Annotated[int, Field(ge=1)] = 1
-    """Bugs of each kind of letters that are tried on a word."""
+    tries: Annotated[int, Field(ge=0)] = 1
+    """Bugs of each kind of letters that are tried on a word; 0: words of the lexicon only."""
     scores: Literal["margin", "probability"] = "margin"
     """What is lowered: the margin, on a scale that the model's confidence does not change; or p_y, as published."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tries and not self.neighbours:
+            raise RecipeError("textbugger: tries=0 and neighbours=0 leave nothing to try; set one of them to 1 or more")
 
     def measure(self) -> Measure:
         return self.scores
@@ -53,15 +59,17 @@ class TextBugger(WordSubstitution):
         return super().needs() if self.neighbours else {}
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int:
-        """Words with letters, whatever their language."""
-        return sum(map(_has_letters, words))
+        """Words with letters, whatever their language; without bugs of letters, words that the lexicon knows."""
+        return sum(map(_has_letters, words)) if self.tries else super().changeable(words, resources)
 
     def search(self, target: Target) -> Search:
         if not any(map(_has_letters, target.words)):
             return
+        surface = self.surface(target) if self.neighbours else [()] * len(target.words)
+        if not self.tries and not any(surface):
+            return
         order = yield from by_importance(target)
         rng = Random(int(target.rng.integers(2**63)))
-        surface = self.surface(target) if self.neighbours else [()] * len(target.words)
         edits = min(self.max_edits, max(1, int(self.max_words_share * len(target.words))))
         now = Descent.begin(target)
         for at in order:
