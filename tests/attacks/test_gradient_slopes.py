@@ -22,7 +22,7 @@ from rosewood.attacks.runner.example import Search, Target, slopes
 from rosewood.attacks.runner.scores import CLEAN_VALUE
 from rosewood.attacks.runner.slopes import Edit, Point, Slopes
 from rosewood.errors import RunError
-from rosewood.models.scoring import Scorer
+from rosewood.models.scoring import Scorer, is_for_tokens
 from rosewood.models.sites import Site, word_embedding
 from rosewood.results import AttackResult
 from rosewood.words.lexicon import Lexicon
@@ -100,7 +100,7 @@ def test_a_slope_is_the_change_of_the_margin_per_step_towards_the_substitute(
 
 
 @pytest.mark.parametrize("edits", ["words", "characters"])
-@pytest.mark.parametrize("build", CLASSIFIERS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", ARCHITECTURES, ids=lambda build: build.__name__)
 def test_the_attack_runs_on_every_architecture(build: Callable[[], nn.Module], edits: str) -> None:
     torch.manual_seed(0)
     model = build()
@@ -110,6 +110,9 @@ def test_the_attack_runs_on_every_architecture(build: Callable[[], nn.Module], e
             parameter *= 20  # so that words matter
     texts = [text[:20] for text in sentences(12)]
     data = Dataset.from_dict({"text": texts, "label": [0, 1] * 6})
+    if is_for_tokens(model):  # type: ignore[arg-type]
+        words = [text.split() for text in texts]
+        data = Dataset.from_dict({"tokens": words, "tags": [[i % 2 for i in range(len(each))] for each in words]})
     found = attack(
         model,  # type: ignore[arg-type]
         spelling(),
