@@ -163,7 +163,7 @@ def _wrong_kinds(stage: Stage) -> list[str]:
 
 
 def deciding(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a recipe as plain data what decides its figures, which is not what it says about itself."""
+    """The part of a recipe, as plain data, that decides its figures: not what it says about itself."""
     words = ("title", "summary", "citation", "deviations", "variants", "vanilla_when")
     return {key: value for key, value in plain.items() if key not in words}
 

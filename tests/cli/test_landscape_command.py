@@ -52,7 +52,7 @@ def test_an_interrupted_landscape_says_how_to_go_on(
 
     monkeypatch.setattr(FixedLoss, "measure", interrupted)
     words = ("landscape", make_run("a", 1), *QUICK, "--hessian-iterations", 0, "-o", tmp_path / "out")
-    assert "what is done is kept. Go on with: rosewood landscape" in rosewood(*words, code=130)
+    assert "Finished work is kept. Continue with: rosewood landscape" in rosewood(*words, code=130)
     assert "Sharpness" in rosewood(*words)
     assert calls == 8 + 1 + 4 * 5  # the centre's accuracy again, and the rows that were missing
 

@@ -96,7 +96,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate()
     assert process.returncode == 130
-    assert f"Go on with: rosewood compare {file}" in printed
+    assert f"Continue with: rosewood compare {file}" in printed
     assert list((run / "checkpoints").glob("checkpoint-*")), "the worker has saved"
     assert '"interrupted"' in (tmp_path / "out" / "results.json").read_text()
 

@@ -230,12 +230,12 @@ def examples(*commands: str) -> str:
 
 @contextmanager
 def resumable(console: Console) -> Iterator[None]:
-    """Ctrl-C ends a command whose work is kept with the command that goes on with it."""
+    """On Ctrl-C, say that the work is kept, and print the command that continues it."""
     try:
         yield
     except KeyboardInterrupt:
         again = shlex.join(["rosewood", *sys.argv[1:]])
-        console.print(f"Interrupted; what is done is kept. Go on with: {again}", highlight=False, soft_wrap=True)
+        console.print(f"Interrupted. Finished work is kept. Continue with: {again}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 

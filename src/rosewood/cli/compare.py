@@ -53,9 +53,9 @@ def compare(
 ) -> None:
     """Train, evaluate and attack every combination of an experiment, and print one table.
 
-    Given again after Ctrl-C, a crash or a change of the file, the command goes on: finished cells are skipped, cells
-    whose settings have changed are run again. A cell that fails is in the table with its error, and the others go
-    on; the exit code is then 1, and the same command tries it again.
+    Run the same command again after Ctrl-C, a crash or a change of the file: finished cells are skipped, and cells
+    whose settings have changed are run again. If a cell fails, the table has its error, the other cells still run, the
+    exit code is 1, and the same command tries that cell again.
     """
     from rosewood.experiments.experiment import read_experiment
 
@@ -168,8 +168,8 @@ def probe(
 
     Training sentences with a control construction ("hopes to") all have a surface feature (the word "the", or length)
     that those with raising ("seems to") lack. A model may learn either. On sentences where the two disagree, Matthews'
-    correlation with the construction tells: +1 grammar, -1 surface, 0 neither. Given again after an interruption, the
-    command goes on where it stopped.
+    correlation with the construction shows which: +1 grammar, -1 surface, 0 neither. Run the same command again to
+    continue after an interruption.
     """
     chosen = {
         "num_train_epochs": epochs,

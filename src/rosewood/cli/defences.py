@@ -169,7 +169,7 @@ def certify(
 ) -> None:
     """Certify runs as smoothed models: certified accuracy by the number of words changed, inserted or deleted.
 
-    What was stopped goes on when the same command is given again, and what is finished is read from its folder.
+    Run the same command again to continue after a stop; what is finished is read from its folder.
     """
     from rosewood.comparison.attack_tables import certificate_grid
     from rosewood.data.loading import load_split

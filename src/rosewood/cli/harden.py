@@ -94,7 +94,7 @@ def harden(
 
     Recipes race within the budget, on rows held out from training; mixtures of weights and wrappers are tried too. The
     test rows are read once, at the end: your model and the winner side by side, with paired tests. If nothing is better
-    beyond noise, it says so and changes nothing. Given again after Ctrl-C or a crash, the command goes on.
+    beyond noise, it says so and changes nothing. Run the same command again to continue after Ctrl-C or a crash.
     """
     check_models([model])
     check_files(train_file, [eval_file, test_file], text_column, label_column)
@@ -139,7 +139,7 @@ PLAIN_STEPS = 60
 STEPS = {"augment:random": [24], "rose-ensemble:fast@pretrained": [90]}
 CHOOSING, ATTACKED, TEST = 300, 50, 100
 MADE = 1
-"""Candidates without training at the end: of the better one and the plainly trained model the mean."""
+"""Candidates that need no training: the mean of the weights of the better one and of the plainly trained model."""
 
 
 def _demo_task() -> Task:
@@ -178,8 +178,8 @@ def demo(
     console = get_console()
     console.print(
         f"Fine-tuning MiniLM on {TRAIN_SIZE:,} Rotten Tomatoes reviews, then hardening it against typos and look-alike "
-        "letters: augmentation, ROSE and spelling correction race on validation reviews, and the best one meets test "
-        "reviews, by which nothing was chosen, here or when this demo was made.",
+        "letters. Augmentation, ROSE and spelling correction race on validation reviews. The best one is then measured "
+        "on test reviews that were used for no choice, neither here nor when this demo was written.",
         highlight=False,
     )
     with resumable(console):

@@ -86,7 +86,7 @@ def interpolate(
 ) -> None:
     """Measure models on the straight line through the weights of two runs, heads included.
 
-    Given again after Ctrl-C or a crash, the command goes on where it ended.
+    Run the same command again to continue after Ctrl-C or a crash.
     """
     from rosewood.lab.landscape import interpolate as measure
     from rosewood.lab.landscape import line_shares
@@ -148,7 +148,7 @@ def landscape(
 ) -> None:
     """Compute the loss around models in two random directions, and draw it as surfaces and contour lines.
 
-    Given again after Ctrl-C or a crash, the command goes on: finished rows and models are kept in the output folder.
+    Run the same command again to continue after Ctrl-C or a crash: finished rows and models are kept in --output.
     """
     from rosewood.lab.landscape import grid_coordinates, loss_landscape, sharpness_table
     from rosewood.lab.losses import PRETRAINED, RunLosses

@@ -225,8 +225,8 @@ def tune(
 ) -> None:
     """Search settings of a recipe on held-out training data; never on test data.
 
-    Trials that fall behind the median of the others after an epoch are ended early. Given again after Ctrl-C or a
-    crash, the command goes on; workers that name the same --storage and --study share the work.
+    Trials that fall behind the median of the others after an epoch are ended early. Run the same command again to
+    continue after Ctrl-C or a crash. Workers that name the same --storage and --study share the work.
     """
     # Runs write the command into run.json, and errors may show it: a password has no place in either.
     sys.argv = [_without_password(word) for word in sys.argv]

@@ -201,7 +201,7 @@ def _share_of_tasks(suite: str, methods: Mapping[str, Sequence[EvaluatedRun]]) -
 
 
 def _fewer_seeds(column: str, figures: Sequence[Figure], runs: Sequence[EvaluatedRun]) -> str:
-    """Of a summary, from how many seeds it is, where some lack tasks."""
+    """How many seeds a summary is made from, if some seeds lack tasks."""
     seeds = len({run.seed for run in runs})
     return f"\n{len(figures)} of {seeds} seeds" if column in SUMMARIES and 0 < len(figures) < seeds else ""
 

@@ -43,7 +43,7 @@ class Figure(NamedTuple):
     interval: tuple[float, float] | None = None
     guessing: bool = False
     unseen: bool = False
-    """Of a noise that changes no token, so that it is the figure of the clean set again."""
+    """Whether it belongs to a noise that changes no token: then it is the figure of the clean set again."""
 
 
 Figures = Mapping[str, Mapping[str, Mapping[int | None, Figure]]]

@@ -304,7 +304,7 @@ CAPTION = (
 
 
 def class_grids(evaluations: Mapping[str, Evaluation]) -> list[Grid]:
-    """Of the clean sets: a table of all labels, and a confusion matrix for each model, if a text has one label."""
+    """For the clean sets: a table of all labels, and a confusion matrix for each model, if a text has one label."""
     grids = [classes_grid(evaluations), *confusion_grids(evaluations)]
     return [grid for grid in grids if grid.rows]
 

@@ -254,7 +254,7 @@ class TrainingShortcuts(Settings):
     learning_rate: Annotated[
         float | None, Field(ge=0), Option(TRAINING, "the recipe's, or by model size (LoRA: 1e-3)")
     ] = None
-    """Of the first step after the warm-up."""
+    """The learning rate of the first step after the warm-up."""
     batch_size: Annotated[
         int | None, Field(ge=1, serialization_alias="per_device_train_batch_size"), Option(TRAINING, "32")
     ] = None
@@ -310,7 +310,7 @@ class AttackSettings(Settings):
     draws: Annotated[int, Field(ge=1), Option(SEARCH)] = 1
     """For a model that answers at random: search by the mean of so many answers, and believe a majority of new ones."""
     precision: Annotated[Literal["float32", "bfloat16", "auto"], Option(SEARCH)] = "float32"
-    """Of the search (of gradient: always float32); auto: bfloat16 where the hardware has it. Float32 confirms."""
+    """Precision of the search (gradient: always float32); auto: bfloat16 if the hardware has it. Float32 confirms."""
 
     def deciding(self) -> dict[str, Any]:
         """What a fingerprint has of them; a new setting changes it only where it is not at its default."""

@@ -205,7 +205,7 @@ class _Frame(NamedTuple):
     phrases: tuple[str, ...]
     """Noun phrases, determiner first: two subjects and an object."""
     surroundings: tuple[str, ...]
-    """Of which the shorter sentences have fewer."""
+    """The shorter sentences have fewer of them."""
     predicates: tuple[str, str]
     """The one of control and the one of raising, each in the form that agrees with the subject."""
 

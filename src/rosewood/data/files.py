@@ -264,7 +264,7 @@ _READERS: dict[str, Callable[[Path], RawTable]] = {
     ".txt": _read_lines,
 }
 ENDINGS = tuple(_READERS)
-"""Of the files that can be read."""
+"""The endings of the files that can be read."""
 
 
 _CHUNK = 2**22

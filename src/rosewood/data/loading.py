@@ -109,7 +109,7 @@ def needs_hub(task: Task, split: str, data_dir: str | Path | None = None) -> boo
 def source_identity(task: Task, split: str, data_dir: str | Path | None = None) -> str:
     """A hash that changes when `load_split` would give other rows, without reading them as data.
 
-    Of a data set on the Hub only the name and the revision count; a split that is not available is "absent".
+    For a data set on the Hub, only the name and the revision count; a split that is not available is "absent".
     """
     root, rule = _root(data_dir), task.split(split).carve
     name = rule.source if rule else split

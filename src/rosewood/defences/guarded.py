@@ -174,7 +174,7 @@ def _densities(settings: Guarded, base: Scorer, rows: Sequence[Row], material: M
     fitted = {}
     for label in range(base.classes):
         own = points[classes == label]
-        # Of a class with too few texts all texts decide.
+        # For a class with too few texts, all texts decide.
         robust = MinCovDet(random_state=settings.seed).fit(own if len(own) > 2 * points.shape[1] else points)
         fitted[str(label)] = {"mean": robust.location_.tolist(), "precision": robust.precision_.tolist()}
     return {"centre": reduced.mean_.tolist(), "axes": reduced.components_.tolist(), "classes": fitted}

@@ -37,8 +37,8 @@ class Smoothed(Defence):
     by: Literal["mask", "delete", "substitute", "dropout"] = "mask"
     copies: Annotated[int, Field(ge=1)] = 50
     share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Of the words that are masked, deleted or drawn again, or of the units that dropout drops; None: 0.3 of the words
-    masked or deleted, all drawn again, and dropout as the network was trained with."""
+    """The share of words that are masked, deleted or drawn again, or of units that dropout drops. None: 0.3 of the
+    words are masked or deleted, or all are drawn again; dropout is that of the training."""
     combine: Literal["majority", "mean"] = "majority"
     """The label of most copies, which certificates are about, or that of the highest mean probability."""
     seed: Annotated[int, Field(ge=0)] = 0

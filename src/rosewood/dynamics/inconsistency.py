@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SeenInconsistency(Seen):
-    """Of the predictions that a step compared, how many had another class in the other pass."""
+    """How many of the predictions that a step compared had another class in the other pass."""
 
     watch = "inconsistency"
 

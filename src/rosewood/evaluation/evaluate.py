@@ -334,6 +334,6 @@ def _prepared(name: str, plan: EvaluationPlan, data_dir: str | Path | None) -> t
 
 
 def _language_model(plan: EvaluationPlan, data_dir: str | Path | None) -> Trigram | None:
-    """Of the reference texts, if there are some."""
+    """A language model of the reference texts, if there are some."""
     texts = reference_texts(plan, data_dir)
     return None if texts is None else Trigram.fit(texts)

@@ -1,6 +1,6 @@
 """Metrics of predictions: Brier score, likelihood, calibration (ECE, temperature), and how well anomalies are detected.
 
-Of anomalies, higher scores mean that a text is less like those that the model was trained on.
+A higher anomaly score means that a text is less like those that the model was trained on.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def best_temperature(logits: ArrayLike, labels: ArrayLike, members: Members | No
     def loss(inverse: float) -> float:
         return float((logsumexp(scores * inverse, axis=1) - logsumexp(own * inverse, axis=1)).mean())
 
-    # Of single classes the loss is convex in the inverse temperature and has one valley; merged, it may have several.
+    # For single classes the loss is convex in the inverse temperature and has one valley; merged, it may have several.
     ends = (1 / _HOTTEST, 1 / _COLDEST)
     places = ends if all(len(each) == 1 for each in classes) else np.geomspace(*ends, _PLACES).tolist()
     slopes = {each: slope(each) for each in places}
@@ -208,7 +208,7 @@ def expected_calibration_error(
 
 
 def judged(probabilities: ArrayLike, labels: ArrayLike, predicted: Ints | None = None) -> tuple[Floats, Floats]:
-    """Of each example how probable its predicted label is, and 1 if that is its label, else 0."""
+    """For each example, the probability of its predicted label, and 1 if that is its label, else 0."""
     chances, truth = checked(probabilities, labels)
     chosen = chances.argmax(axis=1) if predicted is None else predicted
     return chances[np.arange(len(truth)), chosen], (chosen == truth).astype(np.float64)

@@ -44,7 +44,7 @@ class PlannedCells:
     finished: int
     steps: int | None
     seconds: float | None
-    """Of training one of them; None if it cannot be known here."""
+    """The time to train one of them; None if it cannot be known here."""
     note: str
     refused: bool = False
 

@@ -37,9 +37,9 @@ from rosewood.words.lexicon import Lexicon
 
 
 def work_on(folder: Path, trusted: Sequence[str] = ()) -> CellResult:
-    """Finish the cell in a folder; stopped or killed, the same call goes on where it stopped.
+    """Finish the cell in a folder; call it again after a stop or a crash to continue.
 
-    Of `trusted` models, the code that they bring along may run.
+    Code that comes with `trusted` models may run.
     """
     cell = load_cell(folder)
     is_trusted = cell.model in trusted

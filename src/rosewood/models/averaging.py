@@ -36,10 +36,10 @@ def average(
     not itself name one that is on this machine; a run knows it. If the first is a checkpoint, so is the result, and
     there is no RunInfo to return.
 
-    Without `weights` all runs count the same (uniform soup: Wortsman et al., ICML 2022). Of the result,
-    `pretrained_share` is taken from the pre-trained model, except for what that does not have, the head (WiSE-FT:
-    Wortsman et al., CVPR 2022, whose alpha is 1 - pretrained_share). Tokenizer, task and text length are those of the
-    first run. Tensors are read one by one and summed in float64, so that memory stays at about one model.
+    Without `weights` all runs count the same (uniform soup: Wortsman et al., ICML 2022). The share
+    `pretrained_share` of the result comes from the pre-trained model, except for the head, which that model lacks
+    (WiSE-FT: Wortsman et al., CVPR 2022, whose alpha is 1 - pretrained_share). Tokenizer, task and text length come
+    from the first run. Tensors are read one by one and summed in float64, so that memory stays at about one model.
     """
     began = time.monotonic()
     folders, output = [Path(run) for run in runs], Path(output)
@@ -166,7 +166,7 @@ def _check_alike(first: WeightSource, other: WeightSource) -> None:
         ("is another architecture", *(s.config.get("architectures") for s in (source, other_source))),
         ("has other labels", *(list(s.config.get("id2label", {}).values()) for s in (source, other_source))),
     ]
-    # Of two checkpoints nobody needs to know it; a run that is averaged with one does.
+    # Two checkpoints need not say it; a run that is averaged with a checkpoint must.
     if first.info or other.info or None not in (first.origin, other.origin):
         kinds.append(("started from another pre-trained model", *(_origin(each.origin) for each in (first, other))))
     problems = [f"{what} ({theirs}, not {ours})" for what, ours, theirs in kinds if ours != theirs]

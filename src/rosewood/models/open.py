@@ -249,8 +249,8 @@ def set_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> N
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, path_or_name: str, model: PreTrainedModel) -> None:
     """Refuse a tokenizer that does not belong to the model.
 
-    Of a checkpoint without tokenizer files transformers makes an empty one, silently; that of another model may know
-    words for which the embedding has no row.
+    If a checkpoint has no tokenizer files, transformers makes an empty tokenizer without a word. A tokenizer of another
+    model may know words for which the embedding has no row.
     """
     vocabulary = tokenizer.get_vocab()
     if set(vocabulary) <= set(tokenizer.all_special_tokens):

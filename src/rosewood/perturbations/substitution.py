@@ -38,7 +38,7 @@ class Substitution(WordChange):
 
     With `encoded` all training texts are written as the front end `encoded` writes them, one word for each cluster of
     synonyms, and a word is replaced by what a substitution can make of it then. Frequencies, which decide clusters, are
-    those of all training texts. Of several perturbations in one recipe this one then comes first.
+    those of all training texts. In a recipe with several perturbations, this one must then come first.
     """
 
     lexicon: str | None = None

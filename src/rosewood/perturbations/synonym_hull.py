@@ -51,13 +51,13 @@ class SynonymHull(Perturbation):
     The substitutes come with the batch (`rosewood.with_substitutes`). For `rosewood train`, `lexicon` names them:
     `counter-fitted`, `wordnet`, `roget` or a JSON file (none: counter-fitted where the data folder has it, as in the
     papers, otherwise roget). RIFT's code looks words up as they are written, so that capitalised ones have no
-    substitutes (`exact_case`). Of a pair, the words of `field` are replaced (none: the last text). A word has at most
+    substitutes (`exact_case`). In a pair, the words of `field` are replaced (none: the last text). A word has at most
     `slots` choices, itself included. `pieces="single"` has only words and substitutes of one token, as that code,
     "equal" those of equally many, "any" all of them.
 
     `warm_steps` makes later epochs cheaper: where the last epoch's scores of all texts of a batch are known, v starts
     from these, and takes so many steps (1 to 3) in place of `steps`. They are kept in memory and in checkpoints, as
-    float16, for the words that have substitutes. Of several processes each knows the texts that it has seen itself.
+    float16, for the words that have substitutes. Each of several processes knows only the texts that it has seen.
 
     Deviations: `length` in the start is the text's own (code: 300 or 80, the padded one), so that it does not matter
     which texts share a batch. All tokens of a word share its weights.

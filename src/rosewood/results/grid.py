@@ -92,7 +92,7 @@ def _of_columns(grid: Grid, places: Sequence[int]) -> Grid:
 
 
 def _width(grid: Grid, place: int) -> int:
-    """Of a column with its rule and spaces."""
+    """The width of a column with its rule and spaces."""
     cells = [grid.header[place], *(row[place] for row in grid.rows)]
     return 3 + max(cell_len(line) for cell in cells for line in cell.split("\n"))
 

@@ -227,9 +227,9 @@ def reporters(names: Sequence[str], output: Path) -> list[TrainerCallback]:
 
 
 NEAR = 0.98
-"""A loss above this share of that of guessing counts as that of guessing."""
+"""A loss above this share of the loss of guessing counts as guessing."""
 RECENT = 1 / 3
-"""Of the steps so far, over which the loss is averaged."""
+"""The share of the steps so far over which the loss is averaged."""
 CLEAN_LOSS = "loss_ce"
 MAJORITY, ANSWERS, EXAMPLES = "eval_majority", "eval_answers", "eval_examples"
 

@@ -153,7 +153,7 @@ class CheckpointedTrainer(Trainer):
         if last:
             return sum(file.stat().st_size for file in last[0].rglob("*"))
         kept = [value for state in self.optimizer.state.values() for value in state.values()]
-        # Of a divided model it is left out: gathering would wait for the other processes.
+        # Left out if the model is divided: gathering it would wait for the other processes.
         own = {} if are_divided(self.model.parameters()) else self._own_state()
         tensors = [*self.model.state_dict().values(), *kept, *own.values()]
         return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))

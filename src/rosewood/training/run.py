@@ -176,7 +176,7 @@ def _finish(plan: Plan, output: Path, callbacks: Sequence[TrainerCallback]) -> R
     if not (output / "run.json").exists() or not _has_begun(output):
         return start_run(plan, output, callbacks=callbacks)
     info = RunInfo.load(output / "run.json")
-    # Of the data, fingerprints count; the labels are in the task, in the order of the outputs.
+    # The data count by their fingerprints; the labels are in the task, in the order of the outputs.
     settings = {name: value for name, value in _settings(plan).items() if name not in ("data_dir", "labels")}
     if plan.pretrained is None:  # whichever it found
         del settings["pretrained"]

@@ -110,8 +110,8 @@ def packed(found: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]], room:
 def collate_changes(columns: list[dict[str, np.ndarray]], examples: Rows, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     """The changes of a batch, words, choices and tokens of all rows in a row.
 
-    Of each word `row`, `start` and `stop` (places in the batch, row by row), `first` (its first choice) and `choices`
-    (how many); of each choice `word`, `begin` (its first token) and `lengths`; `tokens`; and `room` of each row.
+    Each word has `row`, `start` and `stop` (places in the batch, row by row), `first` (its first choice) and `choices`
+    (how many). Each choice has `word`, `begin` (its first token) and `lengths`. Then `tokens`, and `room` of each row.
     """
     length = ids.shape[1]
     joined = {key: np.concatenate([one[key] for one in columns]).astype(np.int64) for key in KEYS}
@@ -147,7 +147,7 @@ class WordChange(Perturbation):
       of the words that can change, at least one; a word that no choice makes worse stays.
 
     Texts are compared without dropout. They are put together from tokens that were prepared before training
-    (`rosewood.words.changes`), so they may become longer or shorter, and a step costs what its passes cost. Of a pair,
+    (`rosewood.words.changes`), so they may become longer or shorter, and a step costs what its passes cost. In a pair,
     the words of `field` are changed (none: the last text, as in attacks).
     """
 

@@ -182,7 +182,7 @@ class Reading:
         return ["".join(texts[token] for token in likeliest[i]) for i in order][: self._model.most]
 
     def _perplexity(self, places: list[int], combinations: Sequence[tuple[int, ...]]) -> list[float]:
-        """Of the tokens of each combination in the text, as a mean log."""
+        """The perplexity of the tokens of each combination in the text, as a mean log."""
         first, length = places[0], len(places)
         left, right = self._tokens[:first], self._tokens[first + length :]
         left, right = _around(left, right, self._model._room - length)
@@ -365,7 +365,7 @@ class CausalLM:
         return found
 
     def _tokens(self, text: str) -> list[int]:
-        """Of a text, after the token that begins one: without it the first word would cost nothing."""
+        """The tokens of a text, after the token that begins one: without it the first word would cost nothing."""
         tokenizer = self._tokenizer
         first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         ids = tokenizer(text, add_special_tokens=False, truncation=True, max_length=self._max_length)["input_ids"]

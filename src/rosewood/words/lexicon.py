@@ -102,7 +102,7 @@ class Lexicon:
     def counter_fitted(cls, data_dir: str | Path | None = None) -> Lexicon:
         """At most 8 counter-fitted neighbours of a word (Alzantot et al. 2018, Jia et al. 2019), as published.
 
-        Of the file's 49,975 words 25,591 have any.
+        25,591 of the file's 49,975 words have any.
         """
         folder = data_dir or os.environ.get("ROSEWOOD_DATA")
         if not folder:

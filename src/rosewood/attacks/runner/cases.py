@@ -110,7 +110,7 @@ class EntityType(Goal):
     own: tuple[int, ...]
     """Their labels."""
     of_type: tuple[bool, ...]
-    """Of each label, whether it is one of the entity's type."""
+    """For each label, whether it is one of the entity's type."""
 
     def margin(self, answer: Tensor) -> Tensor:
         words = answer[list(self.places)]

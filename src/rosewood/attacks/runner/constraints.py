@@ -229,7 +229,7 @@ def edit_quality(example: AttackedExample, field: str, resources: Resources) -> 
 
 
 def changed_share(example: AttackedExample) -> float:
-    """Of the words of a text, those that changed."""
+    """The share of the words of a text that changed."""
     return min(1.0, len(example.changes) / max(1, example.words))
 
 

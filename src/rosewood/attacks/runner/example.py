@@ -204,8 +204,8 @@ class Doubt(NamedTuple):
 Asked = Sequence[Row | Point | Doubt]
 """Texts that the model must score, points where slopes are asked for, and texts that must be confirmed."""
 Answers = Sequence[Floats | Sloped]
-"""Of each text the model's answer in the order of the labels; of each point what was found there; of each doubt the
-answer of each draw."""
+"""For each text, the model's answer in the order of the labels; for each point, what was found there; for each doubt,
+the answer of each draw."""
 
 
 class Known(NamedTuple):

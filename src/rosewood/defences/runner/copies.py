@@ -57,7 +57,7 @@ class MaskNoise(TextNoise):
 
     Masked words: RanMASK (Zeng et al. 2021), after the randomized ablation of Levine and Feizi (2020).
 
-    Of the h words of a text k are kept, chosen at random, and the others masked. A text that differs from it in d words
+    A text has h words. k of them, chosen at random, are kept; the others are masked. A text that differs in d words
     has the same copies wherever none of the d is kept, that is, with probability C(h-d, k) / C(h, k). So
 
         p' >= p - beta Delta,   Delta = 1 - C(h-d, k) / C(h, k)      (the theorem of RanMASK on certified robustness)

@@ -183,7 +183,7 @@ def untrained(
 
     Mixtures have the shield around them that the finalists had in the race; the other defences, and none, are tried
     around the finalists too. Models mix only if their training started from the same weights, head included: those of
-    the checkpoint. Of two with different shields no mean is taken.
+    the checkpoint. Models with different shields are not mixed.
     """
     mixing = {each.name: shield_of(each) for each in finalists if each.origin == "checkpoint"}
     mixtures = [

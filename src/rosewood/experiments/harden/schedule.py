@@ -34,7 +34,7 @@ LEAST_STEPS = 4
 """Optimiser steps of a candidate's first stage, at least."""
 FEWEST_ROWS, MOST_ATTACKED, MOST_TEST, MOST_MIXTURES = 50, 300, 500, 6
 TEST_SHARE, MEASURING_SHARE, TRAINING_SHARE = 0.2, 0.3, 0.4
-"""Of the time that is left: for the test rows, for attacks on held-out rows, and for training at least: where attacks
+"""Shares of the remaining time: for the test rows, for attacks on held-out rows, and at least for training. If attacks
 take too long for that, fewer candidates race."""
 CLEAN_PER_ATTACKED = 2
 """Test rows that are read without an attack, and under each noise, for one that is attacked."""
@@ -226,12 +226,12 @@ def _fitting(
 
 
 def measurement_seconds(costs: Costs, clean_rows: int, attacked_rows: int) -> float:
-    """Of one candidate on held-out rows, from its first to its last moment."""
+    """The time to measure one candidate on held-out rows, from start to end."""
     return costs.begin + clean_rows * costs.clean_row + attacked_rows * costs.attacked_row * HARDER
 
 
 def stage_seconds(schedule: Schedule, costs: Costs, stage: int, count: int) -> float:
-    """Of a stage, counted from 1, with so many candidates in it; in stage 0 nothing is trained."""
+    """The time of a stage, counted from 1, with so many candidates; in stage 0 nothing is trained."""
     measuring = count * measurement_seconds(costs, schedule.clean_rows, schedule.attacked_rows)
     if stage == 0:
         return measuring
@@ -241,7 +241,7 @@ def stage_seconds(schedule: Schedule, costs: Costs, stage: int, count: int) -> f
 
 
 def judging_seconds(costs: Costs, rows: int, attacks: int = 1) -> float:
-    """Of the start and the winner on test rows, noise included."""
+    """The time to measure the start and the winner on test rows, noise included."""
     clean = CLEAN_PER_ATTACKED * (1 + len(NOISE.kinds))
     return 2 * (costs.begin + rows * (attacks * costs.attacked_row * HARDER + clean * costs.clean_row))
 

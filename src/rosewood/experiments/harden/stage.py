@@ -1,7 +1,7 @@
 """The work on one candidate in one stage: train it until a step, or make it of others, and measure it.
 
 A process that reads `work.json` needs nothing else, so candidates can be worked on here, in other processes, or on a
-cluster. Stopped or killed, the same call goes on where it stood, and comes to the same weights and the same figures.
+cluster. After a stop or a crash, the same call continues, and comes to the same weights and the same figures.
 
 There are three kinds of rows: those that train, those that choose between candidates, and those that judge, once. Rows
 that choose are the validation rows, and rows that judge the test rows, of the user or the task. What is missing is
@@ -57,7 +57,7 @@ def own_rows(
     text_columns: list[str],
     label_column: str,
 ) -> Task:
-    """A task of the user's own files. Of the test file no row is read: it is looked at once, at the end."""
+    """A task of the user's own files. No row of the test file is read: that happens once, at the end."""
     task = task_from_files(train_file, eval_file, text_columns=text_columns or ["text"], label_column=label_column)
     splits: dict[str, Any] = {name: split for name, split in task.splits.items() if split.carve is None}
     if test_file is not None:
@@ -173,7 +173,7 @@ class Work(BaseModel):
     data_dir: str | None
     lexicon: str | None
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of training, and of the search of attacks."""
+    """The precision of training, and of the search of attacks."""
     model: str = ""
     """The folder of what is ready, a model or a finished run; what is trained starts from it."""
     pretrained: str = ""
@@ -186,7 +186,7 @@ class Work(BaseModel):
     defence: str = ""
     """What is put around the model before it is measured."""
     parts: dict[str, float] = {}
-    """Of a mixture, the folders of its parts and their shares; a trained run comes first."""
+    """The folders of the parts of a mixture, and their shares; a trained run comes first."""
     made_of: list[str] = []
     """The names of the candidates that are mixed, or that were ready."""
 

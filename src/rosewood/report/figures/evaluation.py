@@ -48,7 +48,7 @@ def _over_tasks(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Figure
 
 
 def _mean(figures: Sequence[Figure]) -> Figure:
-    """Of one model for each task, whose examples differ."""
+    """The mean of one model over tasks, whose examples differ."""
     values = [each.value for each in figures]
     intervals = [each.interval or (each.value, each.value) for each in figures]
     return Figure(
