@@ -32,8 +32,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def trade_off_figure(study: Study, robust: str) -> str:
-    """Clean accuracy against robust accuracy: small points are seeds, large ones means."""
+def trade_off_figure(study: Study, robust: str, said: str | None = None) -> str:
+    """Clean accuracy against robust accuracy: small points are seeds, large ones means; `said` is on the axis."""
 
     def draw(axes: Any) -> None:
         for place, method in enumerate(study.methods):
@@ -47,7 +47,7 @@ def trade_off_figure(study: Study, robust: str) -> str:
                 axes.scatter(*zip(*points, strict=True), s=14, alpha=0.5, **_look(place))
             axes.scatter(*middle, s=55, zorder=3, label=method, **_look(place))
         axes.set_xlabel("clean accuracy, %")
-        axes.set_ylabel(f"{'accuracy ' if robust.startswith('under') else ''}{robust}, %")
+        axes.set_ylabel(f"{said or ('accuracy ' if robust.startswith('under') else '') + robust}, %")
         axes.margins(0.12)
 
     return _svg(draw)
