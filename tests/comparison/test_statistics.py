@@ -180,7 +180,7 @@ def test_mcnemar_by_definition() -> None:
 @pytest.mark.parametrize("compare", [paired_difference, mcnemar])
 def test_models_must_have_met_the_same_examples(compare: object) -> None:
     for a, b in (([True], [True, False]), ([], []), ([[True]], [[True]])):
-        with pytest.raises(DataError, match="one truth value an example for both models"):
+        with pytest.raises(DataError, match="one truth value per example for both models"):
             compare(a, b)  # type: ignore[operator]
 
 

@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "load_suite": (lambda: rosewood.load_suite(None), "expected the name of a suite .*, got NoneType"),
     "load_recipe": (lambda: rosewood.load_recipe(None), "expected a recipe's name, .*, got NoneType"),
     "compare": (lambda: rosewood.compare(5), "expected an Experiment or the path of its YAML file, got int"),
-    "tune": (lambda: rosewood.tune("learning_rate"), "expected in search a mapping .*, got 'learning_rate'"),
+    "tune": (lambda: rosewood.tune("learning_rate"), "search: expected a mapping .*, got 'learning_rate'"),
     "with_substitutes": (
         lambda: rosewood.with_substitutes(["good"], None, None, ["text"]),
         r"expected a datasets.Dataset of tokenized texts, got list",

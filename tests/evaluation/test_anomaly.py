@@ -113,5 +113,5 @@ def test_refused_input() -> None:
         energy([[1.0, 2.0]], 0)
     with pytest.raises(DataError, match="expected one label per example"):
         Mahalanobis.fit([[1.0, 2.0]], [0, 1])
-    with pytest.raises(DataError, match="fitted to 2 dimensions a feature; got 3"):
+    with pytest.raises(DataError, match="fitted to 2 dimensions per feature; got 3"):
         Mahalanobis.fit([[1.0, 2.0], [2.0, 1.0]], [0, 1]).scores([[1.0, 2.0, 3.0]])

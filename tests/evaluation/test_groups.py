@@ -90,9 +90,9 @@ def test_columns() -> None:
     assert found["method"] == ["TextBugger", "(none)", "3"]
     with pytest.raises(DataError, match="the column 'length' has the name of a built-in grouping"):
         group_labels([("x",)], [0], ["a"], None, {"length": [1]})
-    with pytest.raises(DataError, match="expected one group of the kind 'method' an example; got 2 for 1"):
+    with pytest.raises(DataError, match="expected one group of the kind 'method' per example; got 2 for 1"):
         group_labels([("x",)], [0], ["a"], None, {"method": [1, 2]})
-    with pytest.raises(DataError, match="expected one group of the kind 'class' an example; got 2 for 1"):
+    with pytest.raises(DataError, match="expected one group of the kind 'class' per example; got 2 for 1"):
         group_labels([("x",)], [0, 0], ["a"], None)
 
 
@@ -105,7 +105,7 @@ def test_accuracy_by_hand_in_natural_order() -> None:
         ("class", "a", 1, 0.0, wilson_interval(0, 1)),
         ("class", "b", 3, pytest.approx(2 / 3), wilson_interval(2, 3)),
     ]
-    with pytest.raises(DataError, match="kind 'class' an example; got 4 for 3"):
+    with pytest.raises(DataError, match="kind 'class' per example; got 4 for 3"):
         by_group([True] * 3, {"class": list("aabb")})
 
 

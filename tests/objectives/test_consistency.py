@@ -181,7 +181,7 @@ def test_what_makes_no_sense_is_refused_with_a_sentence() -> None:
     assert "and the recipe has no perturbation: name one, for example perturbation=dropout" in refusal(
         objective="consistency"
     )
-    assert "makes the passes equal that perturbation dropout is there to tell apart" in refusal(
+    assert "makes the two passes equal, and perturbation dropout needs them to differ" in refusal(
         objective={"name": "consistency", "share_dropout": True}, perturbation="dropout"
     )
     assert "nothing is learned from the labels" in refusal(

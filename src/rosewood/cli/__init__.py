@@ -149,10 +149,20 @@ def _bound(field: FieldInfo, kind: type, name: str) -> Any:
     return next((getattr(each, name) for each in field.metadata if isinstance(each, kind)), None)
 
 
-def check_models(names: Iterable[str | Path]) -> None:
-    """Refuse runs and checkpoints that are not there; a text that is no path may be a name of the Hub."""
+def check_models(names: Iterable[str | Path], trained: bool = False) -> None:
+    """Refuse runs and checkpoints that are not there; a text that is no path may be a name of the Hub.
+
+    `trained`: also models that Rosewood brings along, which nobody has fine-tuned to a task yet.
+    """
+    from rosewood.data.embedded import INSTALL
+
     for name in names:
         check_there(name)
+        if trained and name in INSTALL and not Path(name).exists():
+            raise RunError(
+                f"{name} is a pre-trained model without a classification head: fine-tune it first, rosewood train "
+                f"--model {name}"
+            )
 
 
 def check_files(

@@ -161,7 +161,7 @@ def attack(
     attack = _chosen(attack, protocol, threat, bool(replay))
     if transfer and len(runs) < 2:
         raise RunError("--transfer tries what is found on each run on the others: name at least two runs")
-    check_models(runs)
+    check_models(runs, trained=True)
     own = own_file(test_file, text_column, label_column, task)
     if own is not None and split is not None:
         raise RunError("--split is one of a task, and --test-file has none: leave one of the two out")

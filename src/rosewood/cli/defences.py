@@ -65,7 +65,7 @@ def wrap(
     """Put a defence around a trained model. The result is a run like any other, or a checkpoint if it was one."""
     if task is not None and train_file is not None:
         raise RunError("--task and --train-file both name training data: give one of them")
-    check_models([run])
+    check_models([run], trained=True)
     check_defences([defence])
     check_files(train_file, [], text_column, label_column)
     from rosewood.config.strict_yaml import parse_overrides
@@ -171,6 +171,7 @@ def certify(
 
     Run the same command again to continue after a stop; what is finished is read from its folder.
     """
+    check_models(runs, trained=True)
     from rosewood.comparison.attack_tables import certificate_grid
     from rosewood.data.loading import load_split
     from rosewood.defences.runner.certify import certify as certify_texts

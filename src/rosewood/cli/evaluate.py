@@ -86,7 +86,7 @@ def evaluate(
 
     if output is not None and len(runs) > 1:
         raise RunError("--output is the folder of one checkpoint: evaluate several one by one")
-    check_models(runs)
+    check_models(runs, trained=True)
     own = own_file(test_file, text_column, label_column, task, suite)
     if output is not None:
         from rosewood.training.run import check_writable  # slow
@@ -302,10 +302,10 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
 
 def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
     """Whether a run can be evaluated, said before any work."""
-    check_models([run])
+    check_models([run], trained=True)
     directory = Path(run)
     if suite is None and task is None and own is None and not directory.exists():
-        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, add --task or --test-file")
+        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, name its task with --task")
     if suite is not None:
         from rosewood.data.suites import load_suite
 
@@ -327,5 +327,5 @@ def task_of(run: str, name: str | None, directory: Path | None) -> Task:
     if name is not None:
         return load_task(name)
     if directory is None:
-        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: add --task, or --test-file")
+        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: name it with --task")
     return load_task(directory / "task.yaml")

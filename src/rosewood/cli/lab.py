@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, examples, resumable
+from rosewood.cli import app, check_models, examples, resumable
 from rosewood.cli.options import BATCH_SIZE, FIGURE_SPLIT, FIRST_RUN_DATA_DIR, RUN_DATA_DIR, SUITE
 from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
@@ -43,6 +43,7 @@ def geometry(
 
     The numbers behind the figure are written to RUN/geometry.json.
     """
+    check_models([run])
     from rosewood.report.figures.style import check_suffix, save
 
     place = output or run / "geometry.html"
@@ -88,6 +89,7 @@ def interpolate(
 
     Run the same command again to continue after Ctrl-C or a crash.
     """
+    check_models([first, second])
     from rosewood.lab.landscape import interpolate as measure
     from rosewood.lab.landscape import line_shares
     from rosewood.lab.losses import RunLosses
@@ -150,6 +152,7 @@ def landscape(
 
     Run the same command again to continue after Ctrl-C or a crash: finished rows and models are kept in --output.
     """
+    check_models(runs)
     from rosewood.lab.landscape import grid_coordinates, loss_landscape, sharpness_table
     from rosewood.lab.losses import PRETRAINED, RunLosses
     from rosewood.results.grid import Folded
@@ -209,6 +212,7 @@ def tradeoff(
 
     Runs must have been attacked, or evaluated, with the same settings on the same examples.
     """
+    check_models(runs)
     from rosewood.lab.tradeoff import tradeoff as compute
     from rosewood.report.figures.lab import tradeoff as drawn
     from rosewood.report.figures.style import check_suffix, save

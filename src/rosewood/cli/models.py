@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from rosewood.cli import app, examples
+from rosewood.cli import app, check_models, examples
 from rosewood.cli.evaluate import check_run, task_of
 from rosewood.cli.options import RUN_TASK, TRUSTED_RUNS
 from rosewood.errors import RunError
@@ -45,6 +45,7 @@ def average(
 
     Costs no training. The result is a run like any other, or a checkpoint if the first was one: evaluate it next.
     """
+    check_models(runs)
     from rosewood.models import averaging
     from rosewood.results import Average
 
@@ -73,6 +74,7 @@ def push(
 
     Needs a token: hf auth login. Checkpoints, histories and data stay here.
     """
+    check_models([run])
     console = Console()
     with console.status("uploading"):
         from rosewood.report.hub import push_run
@@ -96,6 +98,7 @@ def export(
     The folder can be evaluated and attacked like a checkpoint, and has the layout that Optimum reads. Needs the extra
     `onnx`.
     """
+    check_models([run], trained=True)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise RunError(f"{output} exists: choose a new folder")
     console = Console()
@@ -148,6 +151,7 @@ def serve(
 
     The page is for this machine only, nothing leaves it, and Ctrl-C ends it.
     """
+    check_models(runs, trained=True)
     from rosewood.lab.playground.app import import_gradio, start
 
     for run in runs:  # all of them before the first is loaded

@@ -150,6 +150,7 @@ def gate(
     (pwws; worst:words is the attack worst on words), and ece, macro_f1 and worst_group of the clean sets. The lower
     end of a figure's 95 % interval must reach a bound after >=, the upper end one after <=.
     """
+    check_models([run])
     from rosewood.experiments.gate import gate as check
     from rosewood.experiments.gate import read_requirements
     from rosewood.results.files import write_whole

@@ -174,7 +174,7 @@ def _pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[NDArray[np.bool_]
     first, second = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
     if first.ndim != 1 or first.shape != second.shape or not len(first):
         raise DataError(
-            f"expected one truth value an example for both models, in the same order; "
+            f"expected one truth value per example for both models, in the same order; "
             f"got shapes {first.shape} and {second.shape}."
         )
     return first, second

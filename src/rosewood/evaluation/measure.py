@@ -314,7 +314,7 @@ def _rarity(words: Sequence[str], frequency: Mapping[str, int]) -> str:
 
 def _check_length(kind: str, groups: Sequence[str], examples: int) -> None:
     if len(groups) != examples:
-        raise DataError(f"expected one group of the kind {kind!r} an example; got {len(groups)} for {examples}.")
+        raise DataError(f"expected one group of the kind {kind!r} per example; got {len(groups)} for {examples}.")
 
 
 def _natural(name: str) -> list[str | int]:

@@ -261,7 +261,7 @@ class Mahalanobis:
         """One score per example."""
         points = finite(features, 2, _FEATURES)
         if points.shape[1] != self.means.shape[1]:
-            raise DataError(f"fitted to {self.means.shape[1]} dimensions a feature; got {points.shape[1]}.")
+            raise DataError(f"fitted to {self.means.shape[1]} dimensions per feature; got {points.shape[1]}.")
         # Class by class: all differences at once would take classes times the memory of the features.
         return np.min([self._squared(points - mean) for mean in self.means], axis=0)
 

@@ -65,7 +65,7 @@ class SummaryVectors:
         if len(tokens) != len(batch["input_ids"]):
             raise RunError(
                 f"a batch of {len(batch['input_ids'])} examples gave features of {len(tokens)}, as with several GPUs "
-                "in one process (DataParallel): start one process a GPU (torchrun), or make one GPU visible"
+                "in one process (DataParallel): start one process per GPU (torchrun), or make one GPU visible"
             )
         if self._feature == "pooler" and pooled is not None:
             return pooled

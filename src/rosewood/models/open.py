@@ -352,7 +352,7 @@ def _load(
 def _replace_head(model: PreTrainedModel, seed: int, trust_remote_code: bool) -> None:
     """Give the model a new, seeded head in place of the one that it has."""
     if encoder(model) is None:
-        raise RunError(f"{type(model).__name__} does not tell its head from its encoder: --new-head cannot replace it")
+        raise RunError(f"{type(model).__name__} has no encoder apart from its head: --new-head cannot replace it")
     set_seed(seed)
     fresh = AutoModelForSequenceClassification.from_config(model.config, trust_remote_code=trust_remote_code)
     for name in head_modules(model):

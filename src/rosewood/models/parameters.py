@@ -268,7 +268,7 @@ class PretrainedTether(Tether):
         if saved.shape != found.shape or not torch.allclose(saved, found, rtol=1e-4):
             raise RunError(
                 "the checkpoint belongs to a run that started from other pre-trained weights: resume with a trainer "
-                "that is given the same pre-trained model, not the checkpoint's, as the first time"
+                "that is given the same pre-trained model as the first time, not the checkpoint's"
             )
 
 

@@ -159,7 +159,7 @@ class Consistency(Objective):
             )
         elif self.share_dropout and stage.perturbation.name == "dropout":
             found.append(
-                "objective.share_dropout makes the passes equal that perturbation dropout is there to tell apart: "
+                "objective.share_dropout makes the two passes equal, and perturbation dropout needs them to differ: "
                 "leave it false, or choose another perturbation"
             )
         if self.fixed_targets and self.divergence != "symmetric":

@@ -102,8 +102,8 @@ class EmbeddingAscent(Perturbation):
         found = []
         if self.loss != "ce" and self.steps > 0 and self.initial_size == 0:
             found.append(
-                "perturbation embedding_ascent: a divergence has its minimum, and no slope, where there is no "
-                f"perturbation, so loss={self.loss} cannot start there: set perturbation.initial_size above 0"
+                "perturbation embedding_ascent: without a perturbation a divergence is at its minimum and has "
+                f"no slope, so loss={self.loss} cannot start there: set perturbation.initial_size above 0"
             )
         if self.norm == "rescaled_token" and self.radius is not None:
             found.append(

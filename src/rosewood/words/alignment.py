@@ -103,7 +103,7 @@ def changed_field(
     if not isinstance(dataset, Dataset):
         raise DataError(f"expected a datasets.Dataset of tokenized texts, got {type(dataset).__name__}")
     if isinstance(fields, str) or not fields:
-        raise DataError(f"expected in fields the names of the text columns, such as ['text'], got {fields!r}")
+        raise DataError(f"fields: expected the names of the text columns, such as ['text'], got {fields!r}")
     field = fields[-1] if field is None else field
     if field not in fields:
         raise DataError(f"there is no text {field!r} whose words could be replaced: {closest(field, list(fields))}")

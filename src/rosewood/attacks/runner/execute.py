@@ -110,8 +110,8 @@ def _next(results: Any, workers: Sequence[Any]) -> Any:
             if ended:
                 raise RunError(
                     f"a process of the attack ended with exit code {ended[0]}"
-                    f"{' (out of memory?)' if ended[0] == -signal.SIGKILL else ''}. What was finished is kept: "
-                    "run the same again to go on, perhaps with fewer jobs."
+                    f"{' (out of memory?)' if ended[0] == -signal.SIGKILL else ''}. Finished work is kept: "
+                    "run the same command again to continue, perhaps with fewer jobs."
                 ) from None
 
 

@@ -244,7 +244,8 @@ def _examples(ray: Any, task: Any) -> list[Any]:
         raise
     except ray.exceptions.RayError as error:
         raise RunError(
-            f"a block of the attack was lost: {reason(error)}. What was finished is kept: run the same again to go on."
+            f"a block of the attack was lost: {reason(error)}. Finished work is kept: "
+            "run the same command again to continue."
         ) from None
 
 

@@ -202,7 +202,7 @@ class Race:
         if event.lost:
             write_whole(error, f"{event.lost}\n")
         why = error.read_text(encoding="utf-8").strip() if error.exists() else "it was stopped"
-        raise ExperimentError(f"{event.folder.name} could not be finished: {why}\nGive the same command to try again.")
+        raise ExperimentError(f"{event.folder.name} could not be finished: {why}\nRun the same command to retry it.")
 
     def _said(self, found: CandidateFigures) -> str:
         trained = f" after {found.steps} steps" if found.steps else ""

@@ -86,7 +86,7 @@ def tune(
     """
     if not isinstance(search, Mapping):
         raise ExperimentError(
-            'expected in search a mapping of settings to ranges or choices, such as {"learning_rate": "1e-5..1e-3"}, '
+            'search: expected a mapping of settings to ranges or choices, such as {"learning_rate": "1e-5..1e-3"}, '
             f"got {search!r}"
         )
     _check(trials)
