@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from random import Random
 
 import numpy as np
 import torch
 from transformers import BertForSequenceClassification, PreTrainedTokenizerBase
 
+from rosewood.words import noise
 from slow_attacks import Logits
 
 Slope = Callable[[list[str], int, str], float]
@@ -77,11 +79,31 @@ def most_hopeful(edits: list[Edit], hoped: list[float]) -> list[tuple[float, Edi
     return [each for each in ordered if each[0] < 0] or ordered[:1]
 
 
+def misspelt(words: Words, rng: Random) -> list[list[str]]:
+    """Five slips of each kind for each word of three letters or more, the first letter left as it is."""
+    options: list[list[str]] = []
+    for word in words:
+        found: list[str] = []
+        for kind in ("swap", "drop", "insert", "neighbour_key", "homoglyph") if len(word) >= 3 else ():
+            for _ in range(5):
+                other = getattr(noise, kind)(word, rng, 1)
+                if other != word and other not in found:
+                    found.append(other)
+        options.append(found)
+    return options
+
+
 def slow_gradient(
-    logits: Logits, slope: Slope, words: list[str], label: int, surface: dict[str, list[str]], cost: float
+    logits: Logits,
+    slope: Slope,
+    words: list[str],
+    label: int,
+    options: Sequence[Sequence[str]],
+    cost: float,
+    width: int = 1,
 ) -> list[str] | None:
-    """The words that fool the model, or None: a beam of one text, trimmed."""
-    edits = [(i, other) for i, word in enumerate(words) for other in surface.get(word, [])]
+    """The words that fool the model, trimmed, or None; `options[i]` may replace word i."""
+    edits = [(i, other) for i, found in enumerate(options) for other in found]
     if len(edits) <= 3:
         for edit in edits:
             tried = list(with_edits(words, [edit]))
@@ -98,7 +120,7 @@ def slow_gradient(
     waiting: list[tuple[str, ...]] = []  # those without a gradient
     base: Words = words
     sums, gradients, passes = np.zeros(len(edits)), 0, 0
-    while gradients == 0 or passes + 6 <= cost * (1 + len(words) + len(edits)) ** 0.5:
+    while gradients == 0 or passes + 3 * (1 + width) <= width * cost * (1 + len(words) + len(edits)) ** 0.5:
         for number, (i, other) in enumerate(edits):
             # From the original word to the other one, along the gradient at the text so far.
             forth = 0.0 if base[i] == other else slope(list(base), i, other)
@@ -107,27 +129,31 @@ def slow_gradient(
         gradients, passes = gradients + 1, passes + 3
         for _ in range(3):
             effects = believed(words, edits, list(sums / gradients), asked)
+            new: dict[tuple[str, ...], list[Edit]] = {}
             for level in range(8):
-                chosen = most_hopeful(edits, [mean - level / 4 * spread for mean, spread in effects])
-                text = with_edits(words, [edit for _, edit in chosen])
+                chosen = [edit for _, edit in most_hopeful(edits, [mean - level / 4 * wide for mean, wide in effects])]
+                text = with_edits(words, chosen)
                 if text not in asked:
+                    new.setdefault(text, chosen)
+                if len(new) == width:
                     break
-            else:
+            if not new:
                 break
-            passes += 1
-            asked[text] = margin(text) / unit - 3
-            if logits(list(text)).argmax() != label:
+            passes += len(new)
+            for text, chosen in new.items():
+                asked[text] = margin(text) / unit - 3
+                if logits(list(text)).argmax() != label:
 
-                def worth(kept: list[Edit], slopes: list[float] = list(sums / gradients)) -> list[float]:  # noqa: B006
-                    found = dict(zip(edits, believed(words, edits, slopes, asked), strict=True))
-                    return [found[edit][0] for edit in kept]
+                    def worth(kept: list[Edit], slopes: list[float] = list(sums / gradients)) -> list[float]:  # noqa: B006
+                        found = dict(zip(edits, believed(words, edits, slopes, asked), strict=True))
+                        return [found[edit][0] for edit in kept]
 
-                def still_wrong(text: tuple[str, ...]) -> bool:
-                    asked[text] = margin(text) / unit - 3
-                    return bool(logits(list(text)).argmax() != label)
+                    def still_wrong(text: tuple[str, ...]) -> bool:
+                        asked[text] = margin(text) / unit - 3
+                        return bool(logits(list(text)).argmax() != label)
 
-                return trimmed(words, [edit for _, edit in chosen], worth, still_wrong)
-            waiting.append(text)
+                    return trimmed(words, chosen, worth, still_wrong)
+                waiting.append(text)
         if not waiting:
             return None
         base = min(waiting, key=lambda each: asked[each])

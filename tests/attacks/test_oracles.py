@@ -39,7 +39,7 @@ from slow_attacks import (
     slow_textfooler,
     slow_typos,
 )
-from slow_gradient import slope_of, slow_gradient
+from slow_gradient import misspelt, slope_of, slow_gradient
 from tiny_attack import ENTRIES, predicted
 
 Run = Callable[..., AttackResult]
@@ -74,22 +74,34 @@ def test_pwws(
     )
 
 
-@pytest.mark.parametrize("cost", [0.01, 4.0, 20.0])
+@pytest.mark.parametrize(
+    "settings", [Gradient(), *(Gradient(max_cost=cost) for cost in (0.01, 20.0)), Gradient(beam_width=3)], ids=str
+)
 def test_gradient(
-    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run, cost: float
+    model: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    single: Dataset,
+    run: Run,
+    settings: Gradient,
 ) -> None:
     logits = one_at_a_time(model, tokenizer)
-    compare(
-        run(model, single, Gradient(max_cost=cost)),
-        lambda example: slow_gradient(
-            logits,
-            slope_of(model, tokenizer, example.label),
-            example.texts["text"].split(),
-            example.label,
-            ENTRIES,
-            cost,
-        ),
-    )
+
+    def slow(example: AttackedExample) -> list[str] | None:
+        words, slope = example.texts["text"].split(), slope_of(model, tokenizer, example.label)
+        options = [ENTRIES.get(word, []) for word in words]
+        return slow_gradient(logits, slope, words, example.label, options, settings.max_cost, settings.beam_width)
+
+    compare(run(model, single, settings), slow)
+
+
+def test_gradient_on_letters(
+    model: BertForSequenceClassification, tokenizer: PreTrainedTokenizerFast, single: Dataset, run: Run
+) -> None:
+    logits = one_at_a_time(model, tokenizer)
+    for example in run(model, single, Gradient(edits="characters")).examples:
+        if example.status != "wrong":
+            words, slope = example.texts["text"].split(), slope_of(model, tokenizer, example.label)
+            same(example, slow_gradient(logits, slope, words, example.label, misspelt(words, drawing(example)), 4.0))
 
 
 def slow(
