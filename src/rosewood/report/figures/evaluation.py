@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from rosewood.comparison.runs import EvaluatedRun, shared_tasks
 from rosewood.comparison.significance import Figure, mean_of
 from rosewood.evaluation.measure import MEASURED, ROLES, interval_of_mean, mean_interval
-from rosewood.report.figures.style import GRID, TEXT, axis_title, label, mark, styled
+from rosewood.report.figures.style import GRID, TEXT, axis_title, label, mark, small_chart, styled
 from rosewood.results import AttackSummary, Evaluation, Role
 from rosewood.results.evaluation import guesses_before, is_guessing, marked
 
@@ -182,33 +182,16 @@ def noise_curves(methods: Methods, kind: str) -> go.Figure:
     figure = go.Figure()
     for place, (method, runs) in enumerate(methods.items()):
         curve = _curve(runs, kind)
-        ends = [each.interval or (each.value, each.value) for each in curve.values()]
-        look = mark(place)
         figure.add_scatter(
             x=list(curve),
             y=[100 * each.value for each in curve.values()],
-            error_y={
-                "array": [
-                    100 * (min(1, high) - each.value) for each, (_, high) in zip(curve.values(), ends, strict=True)
-                ],
-                "arrayminus": [
-                    100 * (each.value - max(0, low)) for each, (low, _) in zip(curve.values(), ends, strict=True)
-                ],
-                "thickness": 1,
-                "width": 2,
-            },
-            mode="lines+markers",
+            error_y=_bars(list(curve.values())),
             name=marked(label(method), any(map(is_guessing, runs))),
-            line={"color": look.colour, "dash": look.dash, "width": 2},
-            marker={"color": look.colour, "symbol": look.symbol, "size": 6},
             hovertext=[f"{label(method)} at {at:g}: {100 * each.value:.1f} %" for at, each in curve.items()],
-            hoverinfo="text",
+            **mark(place).curve(),
         )
-    styled(figure, label(kind.replace("_", " ")))
-    figure.update_layout(showlegend=True, height=300)
-    figure.update_xaxes(title=axis_title("strength"), zeroline=False)
-    figure.update_yaxes(title=axis_title("accuracy in %"), range=_range(methods), automargin=True, zeroline=False)
-    return figure
+    small_chart(figure, label(kind.replace("_", " ")), "strength", "accuracy in %")
+    return figure.update_yaxes(range=_range(methods))
 
 
 def _range(methods: Methods) -> list[float]:
@@ -257,31 +240,23 @@ def reliability(methods: Methods, name: str) -> go.Figure | None:
     for place, (method, runs) in enumerate(methods.items()):
         bins = _pooled(runs, name)
         if bins:
-            look = mark(place)
             figure.add_scatter(
                 x=[each.confidence for each in bins],
                 y=[each.accuracy for each in bins],
-                mode="lines+markers",
                 name=label(method),
-                line={"color": look.colour, "dash": look.dash, "width": 2},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 6},
                 hovertext=[
                     f"{label(method)}<br>sure {each.confidence:.0%}, right {each.accuracy:.0%} of {each.examples}"
                     for each in bins
                 ],
-                hoverinfo="text",
+                **mark(place).curve(),
             )
     if not figure.data:
         return None
     diagonal = {"x0": 0, "y0": 0, "x1": 1, "y1": 1, "xref": "x", "yref": "y"}
     figure.add_shape(type="line", **diagonal, line={"color": TEXT, "width": 1, "dash": "dash"})
-    styled(figure, label(name))
-    figure.update_layout(showlegend=True, height=300)
-    figure.update_xaxes(title=axis_title("confidence"), tickformat=".0%", range=[0, 1.02], zeroline=False)
-    figure.update_yaxes(
-        title=axis_title("accuracy"), tickformat=".0%", range=[0, 1.05], automargin=True, zeroline=False
-    )
-    return figure
+    small_chart(figure, label(name), "confidence", "accuracy")
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.02])
+    return figure.update_yaxes(tickformat=".0%", range=[0, 1.05])
 
 
 def _pooled(runs: Sequence[Evaluation], name: str) -> list[Bin]:
@@ -367,7 +342,7 @@ def _trace(found: Sequence[Dot], rows: Sequence[str], name: str, place: int, off
     )
 
 
-def _bars(dots: Sequence[Dot]) -> dict[str, object]:
+def _bars(dots: Sequence[Dot | Figure]) -> dict[str, object]:
     """The intervals of dots, in %."""
     ends = [_clipped(each) for each in dots]
     return {
@@ -378,7 +353,7 @@ def _bars(dots: Sequence[Dot]) -> dict[str, object]:
     }
 
 
-def _clipped(each: Dot) -> tuple[float, float]:
+def _clipped(each: Dot | Figure) -> tuple[float, float]:
     """An interval over few seeds can reach beyond what a share can be."""
     low, high = each.interval or (each.value, each.value)
     return min(each.value, max(0.0, low)), max(each.value, min(1.0, high))

@@ -62,6 +62,15 @@ class Mark(NamedTuple):
     symbol: str
     dash: str
 
+    def curve(self) -> dict[str, Any]:
+        """What Plotly needs to draw a line with points in this look."""
+        return {
+            "mode": "lines+markers",
+            "line": {"color": self.colour, "dash": self.dash, "width": 2},
+            "marker": {"color": self.colour, "symbol": self.symbol, "size": 6},
+            "hoverinfo": "text",
+        }
+
 
 def mark(place: int) -> Mark:
     """The look of the series at this place; where colours start again, signs and dashes change."""
@@ -91,6 +100,13 @@ def folded(name: str, longest: int = 20) -> str:
         return text
     end = min(dots, key=lambda place: abs(place + 1 - len(text) / 2)) + 1
     return f"{text[:end]}<br>{text[end:]}"
+
+
+def small_chart(figure: go.Figure, title: str, x: str, y: str) -> go.Figure:
+    """The figure as one of several small ones, with the titles of its axes."""
+    styled(figure, title).update_layout(showlegend=True, height=300)
+    figure.update_xaxes(title=axis_title(x), zeroline=False)
+    return figure.update_yaxes(title=axis_title(y), automargin=True, zeroline=False)
 
 
 def axis_title(text: str) -> dict[str, Any]:

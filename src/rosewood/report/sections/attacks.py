@@ -21,7 +21,7 @@ from rosewood.comparison.attack_tables import (
 from rosewood.comparison.runs import KeptAttack, kept_replays
 from rosewood.config.attack_texts import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
-from rosewood.report.figures.style import axis_title, label, mark, styled
+from rosewood.report.figures.style import label, mark, small_chart
 from rosewood.report.sections import (
     AttackedText,
     AttackedTexts,
@@ -195,26 +195,20 @@ def certificates_section(subject: Subject) -> Section | None:
 
 
 def certified_curves(certificates: Mapping[str, Certificate], kind: str) -> go.Figure:
-    """One curve a certificate: the share of texts that are right and stay so, by the number of edits."""
+    """One curve per certificate: the share of texts that are right and stay so, by the number of edits."""
     figure = go.Figure()
     for place, (name, each) in enumerate(certificates.items()):
         if kind not in each.kinds:
             continue
         radii = list(range(each.largest_radius(kind) + 2))
-        look = mark(place)
         accuracies = [100 * each.certified_accuracy(kind, radius) for radius in radii]
         figure.add_scatter(
             x=radii,
             y=accuracies,
-            mode="lines+markers",
             name=label(name),
-            line={"color": look.colour, "dash": look.dash, "width": 2, "shape": "hv"},
-            marker={"color": look.colour, "symbol": look.symbol, "size": 6},
             hovertext=[f"{label(name)}, {r} edits: {value:.1f} %" for r, value in zip(radii, accuracies, strict=True)],
-            hoverinfo="text",
+            **mark(place).curve(),
         )
-    styled(figure, label(EDITS[kind], longest=60))
-    figure.update_layout(showlegend=True, height=300)
-    figure.update_xaxes(title=axis_title("edits"), zeroline=False)
-    figure.update_yaxes(title=axis_title("certified accuracy in %"), range=[0, 101], automargin=True, zeroline=False)
-    return figure
+    small_chart(figure, label(EDITS[kind], longest=60), "edits", "certified accuracy in %")
+    figure.update_traces(line_shape="hv")
+    return figure.update_yaxes(range=[0, 101])
