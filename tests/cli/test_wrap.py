@@ -16,7 +16,7 @@ from rosewood.data.tasks import load_task
 from rosewood.defences.guarded import detection
 from rosewood.models.defended import Defended
 from rosewood.models.open import load_classifier
-from rosewood.results import RunInfo
+from rosewood.results import AttackReport, RunInfo
 from rosewood.words.lexicon import word_codes, word_counts
 from tiny_runs import run_info
 from tiny_text import save_tiny_checkpoint
@@ -58,6 +58,10 @@ def test_a_wrapped_run_is_a_run(rosewood: Rosewood, run: Path, tmp_path: Path) -
     assert json.loads((output / "evaluation.json").read_text())["forwards"] == 5
     attacked = rosewood("attack", output, "--attack", "typos", "--examples", 10, "--max-queries", 20)
     assert "×5" in attacked and "so many passes of the network" in " ".join(attacked.split())
+    drawn = rosewood("attack", output, "--attack", "typos", "--examples", 10, "--max-queries", 20, "--draws", 3)
+    assert "×15" in drawn  # three draws of five copies
+    reports = [AttackReport.load(path) for path in (output / "attacks").glob("*/attack.json")]
+    assert sorted((each.draws, each.forwards) for each in reports) == [(1, 5), (3, 15)]
     rosewood("report", output, "--output", tmp_path / "report.html")
     assert "vanilla+smoothed:mask" in (tmp_path / "report.html").read_text()
     rosewood("card", output, "--output", tmp_path / "card.md")
