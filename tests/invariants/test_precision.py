@@ -16,7 +16,7 @@ from keyed_draws import keyed_draws
 from keyed_dropout import keyed_dropout
 from loss_scaling import Flushed, overflow_in, scale_loss
 from rosewood.recipe import load_recipe
-from rosewood.tensors.statistics import forward_kl, midpoint_kl, symmetric_kl
+from rosewood.tensors.divergences import forward_kl, midpoint_kl, symmetric_kl
 from tiny import Recording, TinyData, arguments, differing, tiny_bert, trained, weights
 from uncached import uncached
 

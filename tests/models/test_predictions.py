@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 
 from rosewood.models.modes import Predictions
 from rosewood.protocol import Output
-from rosewood.tensors.statistics import symmetric_kl
+from rosewood.tensors.divergences import symmetric_kl
 from tiny import TinyData, tiny_bert
 from tiny_tasks import TASKS, Task, language_model, text_predictions, token_classifier, token_predictions
 

@@ -350,7 +350,7 @@ def test_one_more_step_is_worse_for_the_model_than_one_step() -> None:
 
 
 def functional_kl(call: Any, output: Output) -> float:
-    from rosewood.tensors.statistics import forward_kl
+    from rosewood.tensors.divergences import forward_kl
 
     return float(forward_kl(call(PLAIN).logits, output.logits).detach())
 

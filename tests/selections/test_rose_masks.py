@@ -14,8 +14,8 @@ from rosewood.errors import RecipeError
 from rosewood.protocol import Progress, Readings, Run
 from rosewood.recipe import build_recipe, load_recipe
 from rosewood.selections.rose import Rose, RoseSelector
+from rosewood.tensors.divergences import symmetric_kl
 from rosewood.tensors.shards import stacked_norms
-from rosewood.tensors.statistics import symmetric_kl
 from tiny import tiny_bert
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -9,7 +9,7 @@ import transformers as hf
 from scipy.special import expit, logit, rel_entr, softmax
 from torch import Tensor
 
-from rosewood.tensors.statistics import divergence_problems, forward_kl, log_odds_gap, midpoint_kl, symmetric_kl
+from rosewood.tensors.divergences import divergence_problems, forward_kl, log_odds_gap, midpoint_kl, symmetric_kl
 from tiny import tiny_bert
 
 Z = np.random.default_rng(0).normal(size=(2, 6, 3)) * 3

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rosewood.models.parameters import LentWeights
 from rosewood.protocol import Anchor, Batch, Call, Cost, Pass, Progress, Run, Term, Tether, Weight, weight_at
+from rosewood.tensors.divergences import divergence_problems, symmetric_kl
 from rosewood.tensors.shards import cut, parts, whole
-from rosewood.tensors.statistics import divergence_problems, symmetric_kl
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

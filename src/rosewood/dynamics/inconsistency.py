@@ -18,9 +18,9 @@ from rosewood.protocol import Batch, Call, Output
 from rosewood.recipe import Recipe
 from rosewood.results.files import Count
 from rosewood.results.grid import Grid
+from rosewood.tensors.divergences import divergence_problems
 from rosewood.tensors.draws import forked, seed_from
 from rosewood.tensors.shards import rank, sum_
-from rosewood.tensors.statistics import divergence_problems
 
 if TYPE_CHECKING:
     from rosewood.protocol import Position

@@ -26,7 +26,7 @@ from rosewood.protocol import (
     Weight,
     weight_at,
 )
-from rosewood.tensors.statistics import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
+from rosewood.tensors.divergences import divergence_problems, forward_kl, midpoint_kl, symmetric_kl
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -10,7 +10,7 @@ from torch import nn
 
 from rosewood.objectives.cross_entropy import CrossEntropy
 from rosewood.protocol import Batch, Call, Pass, Passes, Perturber, Progress
-from rosewood.tensors.statistics import divergence_problems, log_probabilities
+from rosewood.tensors.divergences import divergence_problems, log_probabilities
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rosewood.models.modes import IGNORED
 from rosewood.objectives.cross_entropy import CrossEntropy
 from rosewood.protocol import Batch, Call, Output, Passes, Perturber, Progress
-from rosewood.tensors.statistics import divergence_problems, log_probabilities
+from rosewood.tensors.divergences import divergence_problems, log_probabilities
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from rosewood.models.sites import Change, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
+from rosewood.tensors.divergences import divergence_problems, forward_kl, log_odds_gap, symmetric_kl
 from rosewood.tensors.gradients import LossScale, slopes
-from rosewood.tensors.statistics import divergence_problems, forward_kl, log_odds_gap, symmetric_kl
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage

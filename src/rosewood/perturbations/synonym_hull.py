@@ -18,8 +18,8 @@ from rosewood.models.modes import evaluating
 from rosewood.models.sites import Change, Place, Site, real_tokens, site_problems
 from rosewood.protocol import Batch, Call, Collate, Cost, Output, Perturbation, Perturber, Run
 from rosewood.tensors import draws
+from rosewood.tensors.divergences import divergence_problems, forward_kl
 from rosewood.tensors.gradients import LossScale, slopes
-from rosewood.tensors.statistics import divergence_problems, forward_kl
 from rosewood.words.alignment import SUBSTITUTES, Pieces, collate_substitutes, with_substitutes
 
 if TYPE_CHECKING:

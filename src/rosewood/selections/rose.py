@@ -30,18 +30,10 @@ from rosewood.protocol import (
     Selector,
     Term,
 )
+from rosewood.tensors.divergences import divergence_problems, symmetric_kl
 from rosewood.tensors.gradients import GradientSketch, sketch_problems
 from rosewood.tensors.shards import cut, flat_magnitudes, stacked_norms
-from rosewood.tensors.statistics import (
-    ONE_IN,
-    RULES,
-    RuleName,
-    divergence_problems,
-    five_numbers,
-    keep_between,
-    keep_low,
-    symmetric_kl,
-)
+from rosewood.tensors.statistics import ONE_IN, RULES, RuleName, five_numbers, keep_between, keep_low
 
 if TYPE_CHECKING:
     from rosewood.recipe import Stage
