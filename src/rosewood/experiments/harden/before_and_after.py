@@ -12,18 +12,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rosewood.attacks.runner.api import prepare, provisions
-from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.report import load_attack
 from rosewood.comparison.statistics import holm, mcnemar, paired_difference
-from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split
 from rosewood.errors import DataError
 from rosewood.evaluation.evaluate import evaluate
 from rosewood.evaluation.files import correct_by_set, load_evaluation, predictions_path
-from rosewood.experiments.harden.candidates import START, attack_of, defence_of, encodes, uses_lexicon
+from rosewood.experiments.harden.candidates import START, defence_of, encodes, uses_lexicon
 from rosewood.experiments.harden.schedule import CLEAN_PER_ATTACKED
-from rosewood.experiments.harden.stage import WITHSTOOD, Work, judging_task, training_task
+from rosewood.experiments.harden.stage import WITHSTOOD, Work, attacked, judging_task
 from rosewood.models.modes import accelerated
 from rosewood.models.open import load_classifier
 from rosewood.results import AttackedExample, Change, Evaluation, Hardening
@@ -52,8 +49,7 @@ def judge(model: Path, folder: Path, work: Work, rows: int, other: str | None = 
 
     With another lexicon, threats that take words from one are measured with both.
     """
-    output = Path(work.output)
-    task = judging_task(output)
+    task = judging_task(Path(work.output))
     opened, tokenizer = load_classifier(str(model))
     opened = accelerated(opened)
     evaluate(
@@ -67,21 +63,11 @@ def judge(model: Path, folder: Path, work: Work, rows: int, other: str | None = 
         output=folder,
         progress=False,
     )
-    attacked = load_split(task, "test", work.data_dir, rows, work.seed)
+    chosen = load_split(task, "test", work.data_dir, rows, work.seed)
     again = [(threat, other) for threat in work.threats if other is not None and uses_lexicon(threat)]
     for threat, lexicon in [*((threat, None) for threat in work.threats), *again]:
-        attack = attack_of(threat, work.black_box)
-        campaign = prepare(
-            opened,
-            tokenizer,
-            attacked,
-            attack,
-            provisions(attack, training_task(output), work.data_dir, lexicon or work.lexicon),
-            AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
-            task=task.name,
-            split="test",
-        )
-        carry_out(campaign, attack_folder(folder, threat, lexicon), progress=False)
+        place = attack_folder(folder, threat, lexicon)
+        attacked(opened, tokenizer, chosen, work, threat, place, lexicon, task=task.name, split="test")
 
 
 def attack_folder(folder: Path, threat: str, other: str | None = None) -> Path:

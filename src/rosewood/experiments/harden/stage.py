@@ -38,7 +38,7 @@ from rosewood.models.modes import accelerated, evaluating
 from rosewood.models.open import load_classifier
 from rosewood.models.scoring import Scorer, label_columns
 from rosewood.recipe import build_recipe
-from rosewood.results import CandidateFigures, write
+from rosewood.results import AttackedExample, CandidateFigures, write
 from rosewood.training.callbacks import Interrupted
 from rosewood.training.checkpoint import PREFIX, damage
 from rosewood.training.run import Plan, finish_run
@@ -320,20 +320,37 @@ def robust_rows(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, task: Task, work: Work, folder: Path
 ) -> list[bool]:
     """Which rows a model has right under every threat; later threats see only what earlier ones have left."""
-    standing = list(range(len(rows)))
+    left = list(range(len(rows)))
     for threat in work.threats:
-        if not standing:
+        if not left:
             break
-        attack = attack_of(threat, work.black_box)
-        campaign = prepare(
-            model,
-            tokenizer,
-            rows.select(standing),
-            attack,
-            provisions(attack, training_task(Path(work.output)), work.data_dir, work.lexicon),
-            AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
-        )
-        result = carry_out(campaign, folder / threat.replace(":", "-"), progress=False)
-        standing = [standing[example.row] for example in result.examples if example.status in WITHSTOOD]
-    kept = set(standing)
+        examples = attacked(model, tokenizer, rows.select(left), work, threat, folder / threat.replace(":", "-"))
+        left = [left[example.row] for example in examples if example.status in WITHSTOOD]
+    kept = set(left)
     return [row in kept for row in range(len(rows))]
+
+
+def attacked(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Dataset,
+    work: Work,
+    threat: str,
+    folder: Path,
+    lexicon: str | None = None,
+    task: str | None = None,
+    split: str | None = None,
+) -> list[AttackedExample]:
+    """What a threat did to each row; the folder keeps it, with the names of task and split if they are given."""
+    attack = attack_of(threat, work.black_box)
+    campaign = prepare(
+        model,
+        tokenizer,
+        rows,
+        attack,
+        provisions(attack, training_task(Path(work.output)), work.data_dir, lexicon or work.lexicon),
+        AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
+        task=task,
+        split=split,
+    )
+    return carry_out(campaign, folder, progress=False).examples
