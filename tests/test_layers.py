@@ -30,7 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("tensors",),
     ("results",),
     ("config/settings",),
-    ("config/attack_texts",),
+    ("config/attack_options",),
     ("errors",),
 ]
 RECIPES = {"recipe", "protocol", "config"}

@@ -20,7 +20,7 @@ from rosewood.attacks.runner import api, job
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import in_words
 from rosewood.attacks.runner.report import FAILED, edits_caption, warning_of
-from rosewood.config.attack_texts import MeaningFilter
+from rosewood.config.attack_options import MeaningFilter
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.results import AttackReport, AttackResult

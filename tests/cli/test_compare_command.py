@@ -13,7 +13,7 @@ from cli.conftest import Rosewood
 from rosewood.data.embedded import embedded_model
 from rosewood.errors import ExperimentError
 from rosewood.experiments import plan
-from rosewood.experiments.cell import finished_otherwise, status_of
+from rosewood.experiments.cell import finished_with_other_settings, status_of
 from rosewood.experiments.engines import local
 from rosewood.experiments.engines.local import LocalEngine
 from rosewood.experiments.experiment import read_experiment
@@ -120,9 +120,9 @@ def test_cells_of_the_file_and_damaged_results_are_not_taken_for_others(tmp_path
     (tmp_path / f"{first.place}-00000000").mkdir()
     (tmp_path / f"{first.place}-00000000" / "result.json").write_text("broken")
     found = [status_of(cell, tmp_path) for cell in (first, second)]
-    assert found[0].result is not None and found[1].result is None and finished_otherwise(found) == []
+    assert found[0].result is not None and found[1].result is None and finished_with_other_settings(found) == []
     result.save(tmp_path / f"{first.place}-00000001" / "result.json")
-    assert finished_otherwise(found) == [tmp_path / f"{first.place}-00000001"]
+    assert finished_with_other_settings(found) == [tmp_path / f"{first.place}-00000001"]
 
 
 def test_tables_are_shown_again_and_a_failed_cell_is_exit_code_one(

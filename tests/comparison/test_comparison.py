@@ -10,7 +10,7 @@ from rich.console import Console
 
 from reported_runs import attack_result, guess, write_run
 from rosewood.attacks.runner.report import save_outcome
-from rosewood.comparison.compare import compared, intervals_table, methods_table
+from rosewood.comparison.methods import compared, intervals_table, methods_table
 from rosewood.comparison.runs import EvaluatedRun, by_method, load_runs
 from rosewood.comparison.significance import SUMMARIES, figures_by_method, over_seeds
 from rosewood.comparison.statistics import glue_aggregates, holm, mcnemar, relative_improvement, welch

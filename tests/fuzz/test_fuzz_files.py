@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from junk import mutated, only_our_errors, scarred
 from reported_runs import landscape, watch, write_run
-from rosewood.comparison.compare import compared
+from rosewood.comparison.methods import compared
 from rosewood.comparison.runs import load_runs
 from rosewood.data.suites import load_suite
 from rosewood.data.tasks import load_task

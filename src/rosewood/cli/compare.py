@@ -62,13 +62,13 @@ def compare(
     experiment = read_experiment(file).with_recipes(only)
     chosen = chosen_engine(engine, jobs, trust_remote_code, {"address": ray_address, "cpus": cpus, "retries": retries})
     console = Console()
-    from rosewood.experiments.cell import finished_otherwise, status_of
+    from rosewood.experiments.cell import finished_with_other_settings, status_of
     from rosewood.experiments.compare import output_of, run_cells, tables_of
     from rosewood.experiments.grid import cells_of
 
     folder = output_of(experiment, output)
     found = [status_of(cell, folder) for cell in cells_of(experiment, data_dir)]
-    if others := finished_otherwise(found):
+    if others := finished_with_other_settings(found):
         console.print(_of_others(others), highlight=False, markup=False, soft_wrap=True)
     if plan:
         from rosewood.experiments.plan import show_plan

@@ -74,7 +74,7 @@ def table(
     With --baseline, differences are tested: over seeds, and on the same examples.
     """
     check_models(runs)
-    from rosewood.comparison.compare import compared
+    from rosewood.comparison.methods import compared
     from rosewood.comparison.runs import load_runs
     from rosewood.report.subject import subject_of, verdict
     from rosewood.results.grid import FORMATS, Folded

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from rosewood.config.attack_texts import MeaningFilter, constraint_text, constraints_in, meaning_filter_in
+from rosewood.config.attack_options import MeaningFilter, constraint_text, constraints_in, meaning_filter_in
 from rosewood.errors import RosewoodError, RunError, closest
 
 LARGEST_SEED = 2**32 - 1  # of numpy's generators

@@ -191,7 +191,7 @@ def _error(folder: Path) -> str:
     return "\n".join([*lines[-_LAST_LINES:], f"Log: {folder.name}/{LOG}"])
 
 
-def finished_otherwise(found: Sequence[CellStatus]) -> list[Path]:
+def finished_with_other_settings(found: Sequence[CellStatus]) -> list[Path]:
     """Folders of finished cells that are called like unfinished ones of these, and have other settings or data."""
     ours = {each.folder for each in found}
     alike = dict.fromkeys(

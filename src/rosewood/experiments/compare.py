@@ -19,7 +19,7 @@ from rich.console import Console
 from rosewood.data.loading import load_split
 from rosewood.data.tasks import Task, label_key, load_task
 from rosewood.errors import AbsentError, DataError, ExperimentError
-from rosewood.experiments.cell import ERROR, CellStatus, LiveTable, finished_otherwise, status_of
+from rosewood.experiments.cell import ERROR, CellStatus, LiveTable, finished_with_other_settings, status_of
 from rosewood.experiments.engines.local import CellEngine, Event, LocalEngine
 from rosewood.experiments.experiment import Experiment, build_experiment, read_experiment
 from rosewood.experiments.grid import cells_of
@@ -93,7 +93,7 @@ def tables_of(
 
     Whoever forgets to name the data folder would otherwise lose the tables of all that was run with it.
     """
-    if not any(each.result for each in found) and finished_otherwise(found):
+    if not any(each.result for each in found) and finished_with_other_settings(found):
         return comparison_of(experiment, found)
     return save_tables(experiment, found, output, file)
 

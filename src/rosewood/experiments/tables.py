@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rosewood.comparison import matched_accuracy
-from rosewood.comparison.compare import Published, compared, intervals_table, methods_table, one_line, tested_table
+from rosewood.comparison.methods import Published, compared, intervals_table, methods_table, one_line, tested_table
 from rosewood.comparison.runs import EvaluatedRun, by_method, check_comparable, kept_attacks
 from rosewood.comparison.significance import (
     Figure,

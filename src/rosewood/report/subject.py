@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from rosewood.comparison.attack_tables import UNDER, attacked
-from rosewood.comparison.compare import Published, check_baseline, judged_over_seeds, one_line
+from rosewood.comparison.methods import Published, check_baseline, judged_over_seeds, one_line
 from rosewood.comparison.runs import EvaluatedRun, by_method, untested_note
 from rosewood.comparison.significance import (
     LEVEL,

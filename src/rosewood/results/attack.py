@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from rosewood.config.attack_texts import MeaningFilter
+from rosewood.config.attack_options import MeaningFilter
 from rosewood.config.settings import AttackSettings
 from rosewood.results.files import Count, ResultFile, ResultPart, Share, installed_versions, now
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from rosewood.config.attack_texts import FIRST, MeaningFilter
+from rosewood.config.attack_options import FIRST, MeaningFilter
 from rosewood.config.strict_yaml import checked_settings
 from rosewood.errors import RunError, closest
 from rosewood.results import AttackedExample

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rosewood.attacks import PROTOCOLS, protocol_file
 from rosewood.attacks.runner.constraints import constraint
 from rosewood.config import strict_yaml
-from rosewood.config.attack_texts import constraint_text
+from rosewood.config.attack_options import constraint_text
 from rosewood.config.registry import files_in
 from rosewood.config.settings import AFTERWARDS, AttackSettings, problem_of
 from rosewood.errors import RunError

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rich.text import Text
 
 from rosewood.attacks.runner.constraints import in_words, verdicts
-from rosewood.config.attack_texts import MeaningFilter
+from rosewood.config.attack_options import MeaningFilter
 from rosewood.errors import RunError
 from rosewood.results import AttackedExample, AttackReport, AttackResult, AttackSummary, FilteredAccuracy, write
 from rosewood.results.evaluation import majority_share

@@ -19,7 +19,7 @@ from rosewood.comparison.attack_tables import (
     transfer_grids,
 )
 from rosewood.comparison.runs import KeptAttack, kept_replays
-from rosewood.config.attack_texts import MeaningFilter
+from rosewood.config.attack_options import MeaningFilter
 from rosewood.report.figures.evaluation import robust_accuracy
 from rosewood.report.figures.style import label, mark, small_chart
 from rosewood.report.sections import (

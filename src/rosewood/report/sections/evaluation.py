@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rosewood.comparison.compare import compared
+from rosewood.comparison.methods import compared
 from rosewood.comparison.runs import SharedTasks, shared_tasks
 from rosewood.comparison.table import ACCURACY, classes_grid, confusion_grids, percent, with_interval
 from rosewood.evaluation.measure import MEASURED
