@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_refused(rosewood: Rosewood, data: tuple[object, 
     assert "--watch-every says how often, not what" in printed
     run.mkdir()
     assert "has no record of its training: train with --watch" in rosewood("dynamics", run, code=1)
-    assert "elsewhere does not exist: train with --watch" in rosewood("dynamics", tmp_path / "elsewhere", code=1)
+    assert "there is no run or checkpoint" in rosewood("dynamics", tmp_path / "elsewhere", code=1)
     assert "Expected a figure's file to end in one of" in rosewood("geometry", run, "--output", "map.txt", code=1)
     printed = rosewood("tradeoff", run, "--over", "a.b", "--under", "pwws", "--output", "x.bmp", code=1)
     assert "Expected a figure's file to end in one of" in printed

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rosewood.errors import ExperimentError, RecipeError, RunError
+from rosewood.attacks import THREATS, worst
+from rosewood.errors import ExperimentError, RecipeError, RosewoodError, RunError
 from rosewood.experiments.engines.local import Event
 from rosewood.experiments.harden.before_and_after import is_better, sentence_of
 from rosewood.experiments.harden.candidates import (
@@ -245,8 +246,11 @@ def test_a_short_budget_leaves_out_the_last_candidates() -> None:
 
 def test_names_of_threats_are_checked() -> None:
     assert threat_names("words, characters,words") == ["words", "characters"]
-    with pytest.raises(Exception, match="typo"):
+    with pytest.raises(RosewoodError, match="did you mean typos"):
         threat_names("typso")
+    with pytest.raises(RosewoodError, match="unknown threat 'charcters': did you mean characters"):
+        threat_names("words,charcters")
+    assert list(THREATS) == list(worst.THREATS)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_labels_that_are_numbers_mean_the_outputs_of_these_numbers(tmp_path: Pat
     [
         (("a", "b", "c"), {}, r"Say which output is which: --labels"),
         (("a", "b"), {}, r"with 2 outputs \(a, b\), .* 3 labels .*\. Give data with the labels of the model, or start"),
-        (NAMES, {"labels": ["human", "numeric"]}, r"--labels names 2 outputs \(human, numeric\), and .* has 3"),
+        (NAMES, {"labels": ["human", "numeric"]}, "expected 3 names, one for each output of .*, got 2: human, numeric"),
         (NAMES, {"labels": ["human", "numeric", "place"]}, "expected the same names, in the order of the model's outp"),
         (NAMES, {"labels": NAMES, "new_head": True}, "leave one out"),
     ],

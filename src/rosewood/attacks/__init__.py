@@ -26,18 +26,21 @@ __getattr__, __dir__ = components(__name__, "attack", _HOMES)
 
 TEXTATTACK = "textattack:"
 """What the names of TextAttack's recipes begin with."""
+THREATS = ("words", "characters", "all")
+"""What may change under several attacks together."""
 RELATED = {"deepwordbug": "typos or textbugger", "hotflip": "gradient", "autoattack": "worst"}
 """Attacks that are known by names which Rosewood does not have, and what comes near them."""
 
 
-def known_attack(name: str) -> str:
-    """The name of an attack as it is registered; nothing slow is imported to say that there is none."""
+def known_attack(name: str, or_threat: bool = False) -> str:
+    """The name of an attack as it is registered, or a threat; nothing slow is imported to say that there is none."""
     plain = name.replace("-", "_")
-    if name.startswith(TEXTATTACK) or plain in (known := component_names("attack")):
+    known = [*(THREATS if or_threat else ()), *component_names("attack")]
+    if name.startswith(TEXTATTACK) or plain in known:
         return plain
     if plain.lower() in RELATED:
         raise RecipeError(f"there is no attack {name!r} in Rosewood; take {RELATED[plain.lower()]}")
-    raise RecipeError(f"unknown attack {name!r}: {closest(plain, known)}")
+    raise RecipeError(f"unknown {'threat' if or_threat else 'attack'} {name!r}: {closest(plain, known)}")
 
 
 PROTOCOLS = Path(__file__).parent / "protocols"

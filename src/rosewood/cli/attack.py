@@ -66,9 +66,6 @@ EXAMPLES = """
 """
 
 
-THREATS = ("words", "characters", "all")
-
-
 @app.command(epilog=EXAMPLES)
 @options_of_settings()
 def attack(
@@ -219,7 +216,7 @@ def attack(
 
 def _chosen(attack: str | None, protocol: str | None, threat: str | None, replay: bool) -> str | None:
     """The attack that the options name; None if the protocol or a replay says it."""
-    from rosewood.attacks import known_attack
+    from rosewood.attacks import THREATS, known_attack
 
     if replay and (attack is not None or protocol is not None or threat is not None):
         raise RunError(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, examples, resumable
+from rosewood.cli.explain import check_recipe
 from rosewood.cli.options import CELL_CPUS, DATA_DIR, RAY, RAY_ADDRESS
 from rosewood.errors import ExperimentError, closest
 
@@ -57,6 +58,9 @@ def compare(
     whose settings have changed are run again. If a cell fails, the table has its error, the other cells still run, the
     exit code is 1, and the same command tries that cell again.
     """
+    from rosewood.config.strict_yaml import read
+
+    read(file, "an experiment", ExperimentError)  # a file that is not there is said before torch is imported
     from rosewood.experiments.experiment import read_experiment
 
     experiment = read_experiment(file).with_recipes(only)
@@ -177,6 +181,8 @@ def probe(
         "per_device_train_batch_size": batch_size,
     }
     numbers = seeds_of(seeds)
+    for each in recipes:
+        check_recipe(each, {})
     from rosewood.experiments.compare import TASKS
     from rosewood.experiments.compare import probe as run_probe
     from rosewood.experiments.engines.local import LocalEngine

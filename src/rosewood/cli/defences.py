@@ -182,7 +182,7 @@ def certify(
     from rosewood.words.lexicon import Lexicon
 
     for run in runs:  # all of them before the first, which may take hours
-        check_run(run, task)
+        check_run(run, task, takes_file=False)
     console = Console(highlight=False, soft_wrap=True)
     found = {}
     for run in runs:

@@ -300,24 +300,31 @@ def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
     return own.model_copy(update={"text_columns": texts, "label_column": label})
 
 
-def check_run(run: str, task: str | None, suite: str | None = None, own: TestFile | None = None) -> None:
-    """Whether a run can be evaluated, said before any work."""
+def check_run(
+    run: str, task: str | None, suite: str | None = None, own: TestFile | None = None, takes_file: bool = True
+) -> None:
+    """Whether a run can be evaluated, said before any work; `takes_file`: the command has the option --test-file."""
+    add = "add --task or --test-file" if takes_file else "add --task"
     check_models([run], trained=True)
     directory = Path(run)
     if suite is None and task is None and own is None and not directory.exists():
-        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, name its task with --task")
+        raise RunError(f"there is no folder {run}. If it is a checkpoint of the Hub, {add}")
     if suite is not None:
         from rosewood.data.suites import load_suite
 
         load_suite(suite)
+    if task is not None:
+        from rosewood.data.tasks import load_task
+
+        load_task(task)
     from rosewood.models.open import run_info  # slow
 
     if run_info(run) is not None:
         return
     if directory.is_dir() and not any((directory / name).exists() for name in ("config.json", "adapter_config.json")):
         raise RunError(f"{run} is neither a run (no run.json) nor a checkpoint (no config.json)")
-    if suite is None and own is None:
-        task_of(run, task, None)
+    if suite is None and own is None and task is None:
+        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: {add}")
 
 
 def task_of(run: str, name: str | None, directory: Path | None) -> Task:
@@ -327,5 +334,5 @@ def task_of(run: str, name: str | None, directory: Path | None) -> Task:
     if name is not None:
         return load_task(name)
     if directory is None:
-        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: name it with --task")
+        raise RunError(f"{run} is a checkpoint, not a run, and does not say its task: add --task")
     return load_task(directory / "task.yaml")

@@ -96,9 +96,13 @@ def harden(
     test rows are read once, at the end: your model and the winner side by side, with paired tests. If nothing is better
     beyond noise, it says so and changes nothing. Run the same command again to continue after Ctrl-C or a crash.
     """
+    from rosewood.attacks import known_attack
+
     check_models([model])
     check_files(train_file, [eval_file, test_file], text_column, label_column)
     check_defences(name for name in wrapper if name != "none")
+    for name in filter(None, map(str.strip, threat.split(","))):
+        known_attack(name, or_threat=True)
     console = get_console()
     with console.status("Loading"):
         from rosewood.experiments.harden.board import show_end

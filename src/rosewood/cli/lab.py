@@ -267,6 +267,7 @@ def dynamics(
     masks: which layers may move, and the second-order ratio of ROSE. drift: the distance to the pre-trained weights.
     inconsistency: how often two dropout passes predict different classes.
     """
+    check_models(runs)
     from rosewood.dynamics import was_watched
     from rosewood.lab.losses import run_names
 
@@ -274,8 +275,7 @@ def dynamics(
     seen = {name: was_watched(run) for name, run in names.items()}
     for name, run in names.items():
         if not seen[name]:
-            what = "has no record of its training" if run.is_dir() else "does not exist"
-            raise RunError(f"{run} {what}: train with --watch masks, drift or inconsistency")
+            raise RunError(f"{run} has no record of its training: train with --watch masks, drift or inconsistency")
     console = Console()
     folder = output or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
     for kind, show in (("drift", _drift), ("masks", _masks), ("inconsistency", _inconsistency)):

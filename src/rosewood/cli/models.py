@@ -155,7 +155,7 @@ def serve(
     from rosewood.lab.playground.app import import_gradio, start
 
     for run in runs:  # all of them before the first is loaded
-        check_run(run, task)
+        check_run(run, task, takes_file=False)
     import_gradio()
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("Loading the runs"):

@@ -246,8 +246,8 @@ def _names(plan: Plan, config: PretrainedConfig) -> list[str]:
         return numbers if unnamed(config) and sorted(plan.task.labels) == sorted(numbers) else found
     if len(plan.labels) != config.num_labels:
         raise RunError(
-            f"--labels names {len(plan.labels)} outputs ({', '.join(plan.labels)}), and {plan.model} has "
-            f"{config.num_labels}"
+            f"--labels: expected {config.num_labels} names, one for each output of {plan.model}, got "
+            f"{len(plan.labels)}: {', '.join(plan.labels)}"
         )
     if matching_columns(plan.labels, plan.task.labels) is None:
         raise RunError(

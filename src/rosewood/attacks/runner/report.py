@@ -134,7 +134,7 @@ def filter_caption(summaries: Iterable[AttackSummary]) -> list[str]:
         for conditions in dict.fromkeys(each.conditions for each in found)
     ]
     unknown = sorted({name for each in found for name in each.unknown})
-    unchecked = f"The filter did not check {' and '.join(unknown)}, which the records do not have."
+    unchecked = f"The records say nothing of {' and '.join(unknown)}, so the filter did not check that."
     return [*told, *([unchecked] if unknown else [])]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from rosewood.attacks import known_attack
 from rosewood.attacks.runner.api import choose_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.worst import THREATS, Worst
@@ -99,6 +100,7 @@ def threat_names(text: str | Sequence[str]) -> list[str]:
     if not names:
         raise RunError("name a threat: words, characters, all, or an attack of `rosewood list attacks`")
     for name in names:
+        known_attack(name, or_threat=True)
         attack_of(name)
     return names
 
