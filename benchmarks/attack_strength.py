@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rosewood import attack, load_task
-from rosewood.attacks.runner.api import choose_attack, provisions
+from rosewood.attacks.runner.api import choose_attack, resources_for
 from rosewood.config.strict_yaml import parse_overrides
 from rosewood.data.loading import load_split
 from rosewood.models.open import load_classifier
@@ -52,7 +52,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     for chosen in arguments.attacks or ATTACKS:
         name, _, settings = chosen.partition(":")
         method = choose_attack(name, parse_overrides(settings.split(",") if settings else []))
-        resources = provisions(method, task, arguments.data_dir, arguments.lexicon)
+        resources = resources_for(method, task, arguments.data_dir, arguments.lexicon)
         began = time.process_time()
         result = attack(
             model,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from rosewood.cli import app, check_models, options_of_settings
-from rosewood.cli.attack_targets import Orders, Tries, carry_out_and_show, replay_on, target_of
+from rosewood.cli.attack_targets import AttackRequest, ReplayRequest, carry_out_and_show, replay_on, target_of
 from rosewood.cli.evaluate import (
     check_run,
     common_length,
@@ -179,24 +179,24 @@ def attack(
 
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True)
     blocks = _engine(engine, jobs, ray_address, cpus)
-    tries = Tries(settings, names_in(labels), output, show, trust_remote_code, console)
+    replays = ReplayRequest(settings, names_in(labels), output, show, trust_remote_code, console)
     if replay:
-        replay_on(runs, dict.fromkeys(replay), tries)
+        replay_on(runs, dict.fromkeys(replay), replays)
         return
     options = {"attack": attack, "lexicon": lexicon, "masked_lm": masked_lm, "examples": examples}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     given |= {name: getattr(settings, name) for name in settings.model_fields_set}
     given["set"] = parse_overrides([*assignments, *([f"threat={threat}"] if threat else [])])
-    orders = Orders(given, chosen, task, split, own, names_in(labels), data_dir, causal_lm)
-    found = orders.on(None)
+    request = AttackRequest(given, chosen, task, split, own, names_in(labels), data_dir, causal_lm)
+    found = request.on(None)
     choose_attack(found.values["attack"], found.values["set"])
     if causal_lm is None and any("causal_lm" in rule.needs() for rule in constraints_of(found.settings())):
         raise RunError("the constraint fluency needs a causal language model: name one with --causal-lm, e.g. smollm2")
     if settings.max_length is None and (length := common_length(runs, trust_remote_code, console)):
-        orders = replace(orders, length=length)
+        request = replace(request, length=length)
     results, folders = {}, dict[Path, str | None]()
     for run in runs:
-        campaign, names = target_of(run, orders, trust_remote_code)
+        campaign, names = target_of(run, request, trust_remote_code)
         folder = _folder(run, output, campaign)
         folders[folder] = run
         if lexicon is None and campaign.resources.lexicon and campaign.resources.lexicon.name == "roget":
@@ -211,7 +211,7 @@ def attack(
     Console(quiet=not is_first()).print(Folded(attacked_grid(results)))
     if transfer:
         length = settings.max_length or next(iter(results.values())).max_length
-        replay_on(runs, folders, replace(tries, settings=settings.model_copy(update={"max_length": length}), show=0))
+        replay_on(runs, folders, replace(replays, settings=settings.model_copy(update={"max_length": length}), show=0))
 
 
 def _chosen(attack: str | None, protocol: str | None, threat: str | None, replay: bool) -> str | None:

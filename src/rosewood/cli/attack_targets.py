@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from rosewood.cli.evaluate import check_run, in_words_of, name_outputs, results_folder, task_of
+from rosewood.cli.evaluate import check_run, name_outputs, results_folder, task_of, with_run_columns
 from rosewood.cli.train import file_name
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import DataError, RunError
@@ -34,7 +34,7 @@ EXAMPLES_USUALLY = 1000
 
 
 @dataclass(frozen=True)
-class Orders:
+class AttackRequest:
     """What was asked for, whichever the run."""
 
     given: dict[str, Any]
@@ -59,7 +59,7 @@ class Orders:
         return self.data_dir or (Path(run.data_dir) if run.data_dir else None)
 
 
-def target_of(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
+def target_of(run: str, request: AttackRequest, trusted: Collection[str]) -> tuple[Campaign, list[str]]:
     """The campaign against one run, and the names of its labels; a run knows its task, data folder and text length."""
     from accelerate import PartialState
 
@@ -68,13 +68,13 @@ def target_of(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campa
     from rosewood.models.scoring import is_for_tokens
 
     opened = open_run(run, trusted, words=True)
-    if orders.labels is not None:
-        name_outputs(opened.model, orders.labels)
-    found = (_words if is_for_tokens(opened.model) else _texts)(opened, orders)
+    if request.labels is not None:
+        name_outputs(opened.model, request.labels)
+    found = (_words if is_for_tokens(opened.model) else _texts)(opened, request)
     chosen = found.chosen
     settings = chosen.settings()
     attack = choose_attack(chosen.values["attack"], chosen.values["set"])
-    resources = _resources(attack, chosen, orders.causal_lm, found.task, orders.folder_of(opened))
+    resources = _resources(attack, chosen, request.causal_lm, found.task, request.folder_of(opened))
     # Processes of torchrun meet here; the one that is done first waits for the last, which can take hours.
     device = PartialState(timeout=timedelta(weeks=4)).device
     campaign = prepare(
@@ -83,18 +83,18 @@ def target_of(run: str, orders: Orders, trusted: Collection[str]) -> tuple[Campa
         found.rows,
         attack,
         resources,
-        settings.model_copy(update={"max_length": settings.max_length or orders.length or opened.max_length}),
+        settings.model_copy(update={"max_length": settings.max_length or request.length or opened.max_length}),
         labels=found.labels,
         task=found.name,
         split=found.split,
         test_file=found.own,
-        protocol=None if orders.protocol is None else orders.protocol.name,
+        protocol=None if request.protocol is None else request.protocol.name,
         deviations=chosen.deviations,
     )
     return campaign, list(campaign.label_names)
 
 
-class Found(NamedTuple):
+class TargetData(NamedTuple):
     """The data of an attack, and all settings on them."""
 
     rows: Dataset
@@ -107,56 +107,56 @@ class Found(NamedTuple):
     own: TestFile | None
 
 
-def _texts(opened: OpenRun, orders: Orders) -> Found:
+def _texts(opened: OpenRun, request: AttackRequest) -> TargetData:
     from rosewood.data.loading import load_split
     from rosewood.data.own import own_task
 
-    is_unknown = orders.own is not None and opened.info is None
-    known = None if is_unknown else task_of(opened.path, orders.task, opened.folder)
-    if orders.own is None:
+    is_unknown = request.own is not None and opened.info is None
+    known = None if is_unknown else task_of(opened.path, request.task, opened.folder)
+    if request.own is None:
         assert known is not None, "a checkpoint needs --task or --test-file"
         task, own = known, None
     else:
-        own = in_words_of(orders.own, opened.folder)
+        own = with_run_columns(request.own, opened.folder)
         task = own_task(own.file, opened.model.config, own.text_columns, own.label_column)
         own = own.model_copy(update={"file": str(Path(own.file).resolve()), "text_columns": task.text})
-    chosen = orders.on(None if is_unknown else (known or task).name)
-    split = orders.split or ("test" if "test" in task.splits else "validation")
+    chosen = request.on(None if is_unknown else (known or task).name)
+    split = request.split or ("test" if "test" in task.splits else "validation")
     examples = chosen.values.get("examples", EXAMPLES_USUALLY)
     seed = chosen.settings().seed
-    rows = load_split(task, split, orders.folder_of(opened), examples, seed, multi_label=True)
-    return Found(rows, chosen, task.name, split, task.labels, known or task, own)
+    rows = load_split(task, split, request.folder_of(opened), examples, seed, multi_label=True)
+    return TargetData(rows, chosen, task.name, split, task.labels, known or task, own)
 
 
-def _words(opened: OpenRun, orders: Orders) -> Found:
+def _words(opened: OpenRun, request: AttackRequest) -> TargetData:
     """Texts with a label for each word; --examples counts the texts, and each of their entities is attacked."""
     from rosewood.attacks.runner.api import attackable, file_of
 
-    own = orders.own
+    own = request.own
     if own is None:
         raise RunError(
             f"{opened.path} has a label for each word, as for named entities: give it texts with --test-file FILE, "
             "JSON Lines or Parquet with lists of words and labels, such as "
             '{"tokens": ["Ada", "left"], "ner_tags": ["B-PER", "O"]}'
         )
-    chosen = orders.on(None)
+    chosen = request.on(None)
     rows = attackable(own.file, opened.model, own.text_columns, own.label_column)
     examples = chosen.values.get("examples", EXAMPLES_USUALLY)
     if len(rows) > examples:
         rows = rows.shuffle(seed=chosen.settings().seed).select(range(examples))
     name = Path(own.file).stem
-    return Found(rows, chosen, name, "test", (), None, file_of(own.file, rows, own.label_column))
+    return TargetData(rows, chosen, name, "test", (), None, file_of(own.file, rows, own.label_column))
 
 
 def _resources(
     attack: Attack, chosen: Resolved, causal_lm: str | None, task: Task | None, folder: Path | None
 ) -> Resources:
     """What the attack needs, and an encoder to compare texts with if there is one."""
-    from rosewood.attacks.runner.api import provisions
+    from rosewood.attacks.runner.api import resources_for
     from rosewood.attacks.runner.constraints import constraints_of
 
     values, rules = chosen.values, constraints_of(chosen.settings())
-    found = provisions(attack, task, folder, values.get("lexicon"), values.get("masked_lm"), causal_lm, rules)
+    found = resources_for(attack, task, folder, values.get("lexicon"), values.get("masked_lm"), causal_lm, rules)
     return found if found.encoder else replace(found, encoder=_encoder())
 
 
@@ -170,7 +170,7 @@ def _encoder() -> Encoder | None:
 
 
 @dataclass(frozen=True)
-class Tries:
+class ReplayRequest:
     """How texts are tried, whichever the run."""
 
     settings: AttackSettings
@@ -181,7 +181,7 @@ class Tries:
     console: Console
 
 
-def replay_on(runs: Sequence[str], sources: Mapping[Path, str | None], tries: Tries) -> None:
+def replay_on(runs: Sequence[str], sources: Mapping[Path, str | None], replays: ReplayRequest) -> None:
     """Try what was found in some folders on each of the runs, and print the table "found on, tried on".
 
     `sources` are the folders, each with the run that its texts were found on, where they are not tried again.
@@ -197,39 +197,39 @@ def replay_on(runs: Sequence[str], sources: Mapping[Path, str | None], tries: Tr
     results: dict[str, list[AttackResult]] = {run: [] for run in runs}
     for folder, source in found.items():
         if not source.summary.counts.get("broken"):
-            tries.console.print(f"Nothing was broken in {folder}, so there is nothing to try.", markup=False)
+            replays.console.print(f"Nothing was broken in {folder}, so there is nothing to try.", markup=False)
             continue
         for run in runs:
             if run == sources[folder]:
                 continue
-            campaign = _prepare(run, source, tries)
-            result = carry_out_and_show(campaign, _folder(run, tries.output, campaign), 1, tries.console)
+            campaign = _prepare(run, source, replays)
+            result = carry_out_and_show(campaign, _folder(run, replays.output, campaign), 1, replays.console)
             results[run].append(result)
-            for example in [each for each in result.examples if each.status == "broken"][: tries.show]:
-                tries.console.print(diff(example, campaign.label_names), end="\n\n")
+            for example in [each for each in result.examples if each.status == "broken"][: replays.show]:
+                replays.console.print(diff(example, campaign.label_names), end="\n\n")
     own = {found[folder].fingerprint: run for folder, run in sources.items() if run is not None}
     for grid in transfer_grids(results, own, own):
-        Console(quiet=tries.console.quiet).print(Folded(grid))
+        Console(quiet=replays.console.quiet).print(Folded(grid))
 
 
-def _prepare(run: str, source: AttackResult, tries: Tries) -> ReplayCampaign:
+def _prepare(run: str, source: AttackResult, replays: ReplayRequest) -> ReplayCampaign:
     from accelerate import PartialState
 
     from rosewood.attacks.runner.replay import prepare_replay
     from rosewood.models.open import open_run
 
-    opened = open_run(run, tries.trusted, words=True)
-    if tries.labels is not None:
-        name_outputs(opened.model, tries.labels)
+    opened = open_run(run, replays.trusted, words=True)
+    if replays.labels is not None:
+        name_outputs(opened.model, replays.labels)
     if opened.info is not None and source.test_file is None and source.task not in (None, opened.info.task):
         raise RunError(
             f"the texts are of the task {source.task}, and {run} was trained on {opened.info.task}: replay them on a "
             "run of the same task"
         )
     device = PartialState(timeout=timedelta(weeks=4)).device
-    length = tries.settings.max_length or opened.max_length
+    length = replays.settings.max_length or opened.max_length
     return prepare_replay(
-        opened.model.to(device), opened.tokenizer, source, tries.settings.model_copy(update={"max_length": length})
+        opened.model.to(device), opened.tokenizer, source, replays.settings.model_copy(update={"max_length": length})
     )
 
 

@@ -203,7 +203,7 @@ def evaluate_one(
     if labels is not None:
         name_outputs(opened.model, labels)
     if own is not None:
-        own = in_words_of(own, opened.folder)
+        own = with_run_columns(own, opened.folder)
     return run_suite(
         accelerated(opened.model),
         opened.tokenizer,
@@ -279,7 +279,7 @@ def own_file(
     return TestFile(file=str(file), text_columns=text_columns, label_column=label_column)
 
 
-def in_words_of(own: TestFile, directory: Path | None) -> TestFile:
+def with_run_columns(own: TestFile, directory: Path | None) -> TestFile:
     """The file with the columns that a run was trained on, where no others are named and it has them."""
     from rosewood.data.files import read_file
     from rosewood.data.tasks import load_task

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from rosewood.attacks.runner.api import choose_attack, prepare, provisions
+from rosewood.attacks.runner.api import choose_attack, prepare, resources_for
 from rosewood.attacks.runner.constraints import constraints_of
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.config.settings import AttackSettings
@@ -163,7 +163,7 @@ def _attacked(
         tokenizer,
         load_split(plan.task, split, plan.data_dir, chosen.examples, chosen.seed),
         attack,
-        provisions(
+        resources_for(
             attack,
             plan.task,
             plan.data_dir,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rosewood.data.own import Rows
 
 
-def provisions(
+def resources_for(
     attack: Attack,
     task: Task | None,
     data_dir: str | Path | None = None,

@@ -22,7 +22,7 @@ from datasets import Dataset
 from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from rosewood.attacks.runner.api import prepare, provisions
+from rosewood.attacks.runner.api import prepare, resources_for
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.config.settings import AttackSettings
 from rosewood.data.files import ENDINGS
@@ -348,7 +348,7 @@ def attacked(
         tokenizer,
         rows,
         attack,
-        provisions(attack, training_task(Path(work.output)), work.data_dir, lexicon or work.lexicon),
+        resources_for(attack, training_task(Path(work.output)), work.data_dir, lexicon or work.lexicon),
         AttackSettings(seed=work.seed, max_length=work.max_length, precision=work.precision),
         task=task,
         split=split,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rosewood.attacks.runner.api import choose_attack, prepare, provisions
+from rosewood.attacks.runner.api import choose_attack, prepare, resources_for
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.example import Resources
 from rosewood.config.registry import component_names
@@ -176,7 +176,7 @@ class AttackChoices:
                 raise DataError(f"There is no {name!r} here: {closest(name, known)}")
         if (attack, lexicon) not in self._ready:
             chosen = choose_attack(attack)
-            self._ready[attack, lexicon] = chosen, provisions(chosen, self._task, self._data_dir, lexicon)
+            self._ready[attack, lexicon] = chosen, resources_for(chosen, self._task, self._data_dir, lexicon)
         return self._ready[attack, lexicon]
 
 
