@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -24,7 +25,7 @@ from rosewood.recipe import load_recipe, recipe_names
 from site_pages import FROM_ROOT, generated_pages, linked_among_pages, linked_from_root
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / name for name in FROM_ROOT] + [*(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / name for name in (*FROM_ROOT, "examples/README.md")] + [*(ROOT / "docs").rglob("*.md")])
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 
 
@@ -107,6 +108,47 @@ def test_a_wrong_command_is_found(line: str) -> None:
     (words,) = command_lines(f"```\n{line}  # a comment\n```")
     with pytest.raises((AssertionError, Exception), match=r"no command|No such option"):
         check(words)
+
+
+def other_commands(text: str) -> Iterator[list[str]]:
+    """The words of each `make`, `pip` or `python` line in blocks of code and in sentences, without comments."""
+    lines = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for block in re.findall(r"^```(?:bash|sh|console)?\n(.*?)^\s*```", text, re.DOTALL | re.MULTILINE):
+        lines += block.replace("\\\n", " ").splitlines()
+    for line in lines:
+        found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*((?:make|pip install|python(?: -m pip)?) .*)", line)
+        if found:
+            yield shlex.split(re.split(r"\s(?:[>|&])", found.group(1))[0], comments=True)
+
+
+def wrong_words(words: list[str]) -> list[str]:
+    """Targets, extras, files and options that do not exist."""
+    settings = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    if words[0] == "make":
+        targets = re.findall(r"^([\w -]+):", text_of(ROOT / "Makefile"), flags=re.MULTILINE)
+        return [word for word in words[1:] if word not in " ".join(targets).split()]
+    if "install" in words:
+        extras = re.findall(r"(?:rosewood|\.)\[([\w,]+)\]", " ".join(words))
+        return [extra for extra in ",".join(extras).split(",") if extra and extra not in settings]
+    script = ROOT / words[1]
+    if not script.exists():
+        return [] if words[1].startswith("-") else [words[1]]
+    return [word for word in words[2:] if word.startswith("--") and f'"{word.split("=")[0]}"' not in text_of(script)]
+
+
+def test_other_commands_name_what_there_is() -> None:
+    """Of `make` the targets, of `pip` the extras, of scripts of the project the file and its options."""
+    found = [(path.name, words) for path in PAGES for words in other_commands(text_of(path))]
+    assert len(found) > 40
+    assert [(name, wrong) for name, words in found if (wrong := wrong_words(words))] == []
+
+
+@pytest.mark.parametrize(
+    "line", ["make tset", "pip install '.[demmo]'", "python benchmarks/no.py", "python benchmarks/roget.py --no 1"]
+)
+def test_a_wrong_word_is_found(line: str) -> None:
+    (words,) = other_commands(f"```\n{line}  # a comment\n```")
+    assert wrong_words(words)
 
 
 def test_options_in_sentences_exist() -> None:
