@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -15,15 +16,19 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
 from cli.conftest import Rosewood
+from reported_runs import write_run
 from rosewood.cli import PANELS, commands, plain_warnings
+from rosewood.cli.train import report
 from rosewood.data import embedded
 from rosewood.data.suites import load_suite, suite_names
 from rosewood.data.tasks import load_task, task_names
 from rosewood.models.names import models
 from rosewood.recipe import recipe_names
+from rosewood.results import Metrics
 from tiny_text import save_tiny_checkpoint
 
 SLOW = ("torch", "transformers", "datasets", "pandas", "scipy", "sklearn")
@@ -80,6 +85,26 @@ def test_the_demo_without_its_extra_says_so_before_anything_slow(
     monkeypatch.delitem(sys.modules, "rosewood.training.run", raising=False)
     assert "pip install rosewood[demo]" in rosewood("demo", "--output", tmp_path / "demo", code=1)
     assert "rosewood.training.run" not in sys.modules and not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "said"), [(1.0, "Give more of them with --eval-file"), (0.6, "is not more accurate than the most")]
+)
+def test_a_run_at_guessing_hears_what_it_lacks(accuracy: float, said: str, tmp_path: Path) -> None:
+    """Three right answers of three prove nothing, but they are more than the share of the most frequent label."""
+    folder, console = write_run(tmp_path / "run"), Console(file=io.StringIO(), width=500)
+    Metrics(
+        steps=2,
+        epochs=1.0,
+        train_loss=0.5,
+        validation_accuracy=accuracy,
+        validation_loss=0.5,
+        validation_majority=0.7,
+        at_guessing=True,
+    ).save(folder / "metrics.json")
+    report(folder, 1.0, console)
+    (line,) = [each for each in console.file.getvalue().splitlines() if "at guessing" in each]  # type: ignore[attr-defined]
+    assert said in line
 
 
 def seen_on_a_terminal(*words: object) -> str:

@@ -51,7 +51,7 @@ def test_single_texts(tokenizer: PreTrainedTokenizerFast) -> None:
 
 def test_pairs_are_cut_from_the_longer_side(tokenizer: PreTrainedTokenizerFast) -> None:
     data = datasets.Dataset.from_dict({"a": ["w0 w1 w2 w3 w4"], "b": ["w5"], "label": [1]})
-    with pytest.warns(UserWarning, match="100% of the texts are longer than max_length=6 tokens and were cut"):
+    with pytest.warns(UserWarning, match="100% of 1 texts are longer than max_length=6 tokens and were cut"):
         encoded = tokenize(data, task("a", "b"), tokenizer, max_length=6)
     assert encoded["input_ids"][0] == [2, 4, 5, 3, 9, 3]
     assert encoded["token_type_ids"][0] == [0, 0, 0, 0, 1, 1]

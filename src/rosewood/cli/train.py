@@ -159,11 +159,17 @@ def report(output: Path, seconds: float, console: Console) -> None:
     steps = "1 step" if metrics.steps == 1 else f"{metrics.steps} steps"
     console.print(f"{steps} in {seconds:.0f} s{accuracy}. The run is in {output}", highlight=False)
     if metrics.at_guessing:
-        console.print(
-            "[yellow]at guessing:[/] on validation data the model is not more accurate than the most frequent label. "
-            "Change the learning rate or train for longer before you compare it.",
-            highlight=False,
-        )
+        if (metrics.validation_accuracy or 0.0) > (metrics.validation_majority or 0.0):
+            why = (
+                "the validation data are too few to tell whether the model is more accurate than the most frequent "
+                "label. Give more of them with --eval-file, or train for longer."
+            )
+        else:
+            why = (
+                "on validation data the model is not more accurate than the most frequent label. Change the learning "
+                "rate or train for longer before you compare it."
+            )
+        console.print(f"[yellow]at guessing:[/] {why}", highlight=False)
     splits = load_task(output / "task.yaml").splits
     own = "" if {"test", "validation"} & splits.keys() else " --test-file FILE"
     console.print(f"Next: rosewood evaluate {output}{own}", highlight=False)

@@ -189,7 +189,7 @@ def tokenize(
     share = _cut_share(dataset, task, tokenizer, encoded, max_length)
     if share > _CUT_SHARE:
         warnings.warn(
-            f"{share:.0%} of the texts are longer than max_length={max_length} tokens and were cut",
+            f"{share:.0%} of {len(dataset):,} texts are longer than max_length={max_length} tokens and were cut",
             stacklevel=2,
         )
     return encoded
