@@ -228,6 +228,8 @@ def test_every_command_has_a_page_with_its_options() -> None:
 def test_the_interface_has_every_exported_name() -> None:
     page = generated_pages()["reference/api.md"]
     assert all(f".{name}\n" in page for name in rosewood.__all__)
+    packaged = ("Rose", "Mixout", "Consistency", "Genetic", "Smoothed", "load_classifier", "RayEngine", "write_report")
+    assert all(f".{name}\n" in page for name in packaged), "what is imported from packages"
 
 
 def test_links_of_the_front_page_lead_into_the_site() -> None:

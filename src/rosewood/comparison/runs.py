@@ -81,8 +81,8 @@ def load_runs(folders: Sequence[str | Path], suite: str | None = None) -> list[E
         RunError: a run was not evaluated so, or the runs were not evaluated alike.
 
     Example:
-        >>> [(run.method, run.seed) for run in load_runs(["runs/rose"])]
-        [('rose-ensemble', 0)]
+        >>> load_runs(["runs/rose"])[0].method
+        'rose-ensemble'
     """
     if not folders:
         raise RunError("a table needs at least one run.")
