@@ -344,9 +344,10 @@ def slow_evolution(
     budget: int,
     population: int,
     generations: int,
+    form: str = "margin",
 ) -> list[str] | None:
     """Differential evolution of edits that nobody sees: the words that fool the model, or None."""
-    sure = Sure("margin", logits, words, label)
+    sure = Sure(form, logits, words, label)
     edits = SlowEdits(words, KINDS, Random(int(rng.integers(2**63))))
     known = sorted(edits.all, key=lambda edit: edit[:2])
     size = max(4, population * budget)

@@ -19,8 +19,9 @@ from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner import job
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Answers, Asked, Search, Target, move, probe
+from rosewood.attacks.runner.example import Answers, Asked
 from rosewood.attacks.runner.report import load_attack
+from rosewood.attacks.runner.search import Search, Target, move, probe
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -127,6 +128,7 @@ def scaled(model: BertForSequenceClassification, factor: float) -> BertForSequen
         Pwws(scores="probability"),
         Bae(min_similarity=None, scores="probability"),
         BertAttack(scores="probability"),
+        Imperceptible(max_edits=3, scores="probability"),
         TextBugger(scores="probability"),
         TextFooler(min_similarity=None, scores="probability"),
         *(Genetic(population=6, generations=3, min_log_ratio=None, fitness=form) for form in PUBLISHED),

@@ -288,6 +288,30 @@ def test_imperceptible_by_evolution(
     )
 
 
+@pytest.mark.parametrize("scores", ["margin", "probability"])
+def test_imperceptible_by_evolution_on_pairs(
+    model3: BertForSequenceClassification,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Dataset,
+    run: Run,
+    scores: Literal["margin", "probability"],
+) -> None:
+    settings = Imperceptible(max_edits=2, strategy="evolution", population=4, generations=2, scores=scores)
+    compare(
+        run(model3, pairs, settings),
+        lambda example: slow_evolution(
+            one_at_a_time(model3, tokenizer, [example.texts["premise"]]),
+            example.texts["hypothesis"].split(),
+            example.label,
+            generator(0, example.texts),
+            2,
+            4,
+            2,
+            scores,
+        ),
+    )
+
+
 @pytest.mark.parametrize("settings", [BertAttack(candidates=4, combinations=5), BertAttack(6, 3, 0.2)], ids=str)
 def test_bert_attack(
     model: BertForSequenceClassification,

@@ -13,8 +13,8 @@ from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 from rosewood.attacks.genetic import Genetic
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
-from rosewood.attacks.runner.example import Resources, Target, by_importance
 from rosewood.attacks.runner.scores import CLEAN_VALUE, NEAR, Measure, Scale, Scores, first_lowest, highest_first, lower
+from rosewood.attacks.runner.search import Resources, Target, by_importance
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos
@@ -206,6 +206,14 @@ def seen(text: str) -> str:
 
 
 KINDS = ("invisible", "homoglyphs", "reorderings", "deletions")
+
+
+def test_imperceptible_as_published_is_told_from_what_it_was_before() -> None:
+    """Results from before there was the setting have the same settings."""
+    assert "scores" not in Imperceptible().settings()
+    assert Imperceptible(scores="probability").settings()["scores"] == "probability"
+    with pytest.raises(RecipeError, match="scores"):
+        Imperceptible(scores="probabilty")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "evolution"])

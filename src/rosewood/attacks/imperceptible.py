@@ -15,8 +15,9 @@ inserted. Byte-level tokenizers (GPT-2, RoBERTa) keep everything.
 
 Deviations: edits are within words, not in spaces or punctuation; kinds are combined (the paper runs one at a time: set
 the others to false); homoglyphs are those of `rosewood.words.noise`, fewer than Unicode's list; what comes before a
-backspace is drawn once a letter of the text, not evolved; one letter is edited at most once; the evolution lowers the
-margin (the paper the label's logit), asks for a generation at a time, and keeps what it has where a child is as good.
+backspace is drawn once a letter of the text, not evolved; one letter is edited at most once; the evolution asks
+for a generation at a time, and keeps what it has where a child is as good. p_y, whose logarithm the paper's code lowers,
+is `scores: probability`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack, Descent
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance, move, trial
-from rosewood.attacks.runner.scores import Floats, first_lowest, highest_first
+from rosewood.attacks.runner.scores import Floats, Measure, first_lowest, highest_first
+from rosewood.attacks.runner.search import Candidate, Resources, Search, Target, by_importance, move, trial
 from rosewood.words.noise import HOMOGLYPHS, letters_of
 
 ZERO_WIDTH = "\u200b\u200c\u200d"
@@ -68,6 +69,16 @@ class Imperceptible(Attack):
     """Evolution: individuals for each edit of the budget, at least four in all."""
     generations: Annotated[int, Field(ge=0)] = 3
     """Evolution: generations after the first."""
+    scores: Literal["margin", "probability"] = "margin"
+    """What is lowered: the margin, on a scale that the model's confidence does not change; or p_y, as published."""
+
+    def settings(self) -> dict[str, Any]:
+        """Without what is as it was before there was the setting: results of older versions stay comparable."""
+        found = super().settings()
+        return {name: value for name, value in found.items() if name != "scores" or value != "margin"}
+
+    def measure(self) -> Measure:
+        return self.scores
 
     def changeable(self, words: Sequence[str], resources: Resources) -> int:
         return sum(any(map(str.isalnum, word)) for word in words)
