@@ -16,8 +16,8 @@ inserted. Byte-level tokenizers (GPT-2, RoBERTa) keep everything.
 Deviations: edits are within words, not in spaces or punctuation; kinds are combined (the paper runs one at a time: set
 the others to false); homoglyphs are those of `rosewood.words.noise`, fewer than Unicode's list; what comes before a
 backspace is drawn once a letter of the text, not evolved; one letter is edited at most once; the evolution asks
-for a generation at a time, and keeps what it has where a child is as good. p_y, whose logarithm the paper's code lowers,
-is `scores: probability`.
+for a generation at a time, and keeps what it has where a child is as good; p_y, whose logarithm the paper's code
+lowers, is `scores: probability`.
 """
 
 from __future__ import annotations
