@@ -39,7 +39,8 @@ from rich.table import Table
 from rosewood import Lexicon, attack, load_task
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import OneLabel
-from rosewood.attacks.runner.example import Attempt, Doubt, Resources
+from rosewood.attacks.runner.example import Attempt, Doubt
+from rosewood.attacks.runner.search import Resources
 from rosewood.attacks.runner.slopes import Point
 from rosewood.data.loading import load_split
 from rosewood.models.modes import evaluating, has_bfloat16

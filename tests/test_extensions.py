@@ -57,7 +57,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Search, Target, move
+from rosewood.attacks.runner.search import Search, Target, move
 
 
 @dataclass(frozen=True)

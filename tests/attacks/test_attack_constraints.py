@@ -17,8 +17,8 @@ from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.constraints import CONSTRAINTS, Constraint, Similarity, constraint, constraints_of
-from rosewood.attacks.runner.example import Resources, Target
 from rosewood.attacks.runner.scores import Scores
+from rosewood.attacks.runner.search import Resources, Target
 from rosewood.attacks.runner.slopes import BACKWARD
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.config.settings import AttackSettings

@@ -18,8 +18,8 @@ from rosewood.attacks.gradient import Gradient
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.api import attack
 from rosewood.attacks.runner.cases import OneLabel
-from rosewood.attacks.runner.example import Search, Target, slopes
 from rosewood.attacks.runner.scores import CLEAN_VALUE
+from rosewood.attacks.runner.search import Search, Target, slopes
 from rosewood.attacks.runner.slopes import Edit, Point, Slopes
 from rosewood.errors import RunError
 from rosewood.models.scoring import Scorer, is_for_tokens

@@ -19,7 +19,7 @@ from datasets import Dataset
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast
 
 from rosewood.attacks.runner.api import choose_attack, prepare
-from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.search import Resources
 from rosewood.attacks.runner.textattack import TextAttackRecipe
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError

@@ -15,9 +15,9 @@ from datasets import Dataset
 from rosewood.attacks import Gradient, Pwws
 from rosewood.attacks.runner.api import prepare
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import Campaign
+from rosewood.attacks.runner.search import Resources
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.experiments.engines import ray as ray_engine

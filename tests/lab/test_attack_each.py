@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 from rosewood.attacks.runner.api import attack as attack_data
 from rosewood.attacks.runner.api import choose_attack
-from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.search import Resources
 from rosewood.lab.playground.served_runs import ask, attack_each
 from rosewood.words.lexicon import Lexicon
 from tiny_attack import ENTRIES, sentences

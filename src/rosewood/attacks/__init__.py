@@ -12,14 +12,14 @@ from rosewood.errors import RecipeError, RunError, closest
 
 _HOMES = {
     "Attack": "rosewood.attacks.runner.attack",
-    "Resources": "rosewood.attacks.runner.example",
-    "Search": "rosewood.attacks.runner.example",
-    "Target": "rosewood.attacks.runner.example",
-    "by_importance": "rosewood.attacks.runner.example",
-    "move": "rosewood.attacks.runner.example",
-    "probe": "rosewood.attacks.runner.example",
+    "Resources": "rosewood.attacks.runner.search",
+    "Search": "rosewood.attacks.runner.search",
+    "Target": "rosewood.attacks.runner.search",
+    "by_importance": "rosewood.attacks.runner.search",
+    "move": "rosewood.attacks.runner.search",
+    "probe": "rosewood.attacks.runner.search",
     "replay": "rosewood.attacks.runner.replay",
-    "trial": "rosewood.attacks.runner.example",
+    "trial": "rosewood.attacks.runner.search",
 }
 
 __getattr__, __dir__ = components(__name__, "attack", _HOMES)

@@ -22,8 +22,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Descent, MeaningBounds
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.attacks.runner.search import Candidate, Resources, Search, Target, by_importance
 from rosewood.words.constraints import is_stop_word
 from rosewood.words.text import replaced, with_case_of
 

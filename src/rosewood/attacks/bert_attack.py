@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack, Descent
-from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.attacks.runner.search import Resources, Search, Target, by_importance
 from rosewood.words.constraints import is_stop_word
 from rosewood.words.text import replaced, with_case_of
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import WordSubstitution
-from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
+from rosewood.attacks.runner.search import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.words.constraints import Constraint, Fluent
 
 Choices = NDArray[np.int64]

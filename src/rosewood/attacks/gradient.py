@@ -30,8 +30,8 @@ from pydantic import Field
 from torch import nn
 
 from rosewood.attacks.runner.attack import WordSubstitution
-from rosewood.attacks.runner.example import Candidate, Resources, Search, Target, move, probe, slopes, trial
 from rosewood.attacks.runner.scores import NEAR, Floats, first_lowest, highest_first
+from rosewood.attacks.runner.search import Candidate, Resources, Search, Target, move, probe, slopes, trial
 from rosewood.attacks.runner.slopes import BACKWARD, Edit, Effects
 from rosewood.attacks.typos import LETTERS_CHANGED
 from rosewood.models.defended import Defended

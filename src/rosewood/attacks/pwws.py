@@ -27,8 +27,8 @@ import numpy as np
 from scipy.special import softmax
 
 from rosewood.attacks.runner.attack import WordSubstitution
-from rosewood.attacks.runner.example import Candidate, Question, Search, Target, move, probe, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first
+from rosewood.attacks.runner.search import Candidate, Question, Search, Target, move, probe, trial
 from rosewood.words.text import replaced
 
 

@@ -21,8 +21,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Descent, WordSubstitution
-from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.attacks.runner.search import Resources, Search, Target, by_importance
 from rosewood.errors import RecipeError
 from rosewood.words.noise import Slip, drop, homoglyph, inside, look_alike, neighbour_key, space, swap
 from rosewood.words.text import replaced

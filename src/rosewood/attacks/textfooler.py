@@ -19,8 +19,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Descent, MeaningBounds, WordSubstitution
-from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
 from rosewood.attacks.runner.scores import Measure
+from rosewood.attacks.runner.search import Resources, Search, Target, by_importance
 from rosewood.words.constraints import Constraint, SamePartOfSpeech, without_stop_words
 from rosewood.words.text import replaced
 

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rosewood.attacks.runner.attack import Attack, Descent
-from rosewood.attacks.runner.example import Resources, Search, Target, by_importance
+from rosewood.attacks.runner.search import Resources, Search, Target, by_importance
 from rosewood.words.noise import Slip, drop, homoglyph, insert, neighbour_key, swap
 from rosewood.words.text import replaced
 

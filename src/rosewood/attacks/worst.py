@@ -29,7 +29,7 @@ from rosewood.attacks.gradient import Gradient, has_gradients
 from rosewood.attacks.imperceptible import Imperceptible
 from rosewood.attacks.pwws import Pwws
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import OutOfQueriesError, Resources, Search, Target, probe
+from rosewood.attacks.runner.search import OutOfQueriesError, Resources, Search, Target, probe
 from rosewood.attacks.textbugger import TextBugger
 from rosewood.attacks.textfooler import TextFooler
 from rosewood.attacks.typos import Typos

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from rosewood.attacks.runner.attack import Attack
-    from rosewood.attacks.runner.example import Encoder, Resources
     from rosewood.attacks.runner.execute import Engine
     from rosewood.attacks.runner.job import Campaign
     from rosewood.attacks.runner.protocols import Protocol, Resolved
     from rosewood.attacks.runner.replay import ReplayCampaign
+    from rosewood.attacks.runner.search import Resources
     from rosewood.data.tasks import Task
     from rosewood.models.open import OpenRun
     from rosewood.results import AttackResult, TestFile
+    from rosewood.words.constraints import Encoder
 
 
 EXAMPLES_USUALLY = 1000

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.api import attack, choose_attack
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.search import Resources
 from rosewood.data.own import is_data_file, own_task
 from rosewood.data.suites import Suite, load_suite
 from rosewood.data.tasks import Task

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.api import choose_attack
-from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.search import Resources
 from rosewood.config.settings import AttackSettings, RunSettings
 from rosewood.data.tasks import Task
 from rosewood.errors import RunError

@@ -14,10 +14,10 @@ from rosewood.attacks import TEXTATTACK, known_attack
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import Cases, OneLabel, cases_of, word_rows
 from rosewood.attacks.runner.constraints import Constraint, constraints_of
-from rosewood.attacks.runner.example import Encoder, LanguageModel, Resources, Tagger
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.protocols import lexicon_deviations
+from rosewood.attacks.runner.search import Resources
 from rosewood.attacks.runner.textattack import TextAttackCampaign, TextAttackRecipe
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import fingerprint, load_split
@@ -30,7 +30,7 @@ from rosewood.models.scoring import Scorer, TokenScorer, check_loaded, is_for_to
 from rosewood.recipe import build_component
 from rosewood.results import AttackResult, AttackSummary, TestFile
 from rosewood.tensors.shards import is_first
-from rosewood.words.constraints import EnglishTagger
+from rosewood.words.constraints import Encoder, EnglishTagger, LanguageModel, Tagger
 from rosewood.words.language_models import CausalLM, MaskedLM, SentenceEncoder, Trigram
 from rosewood.words.lexicon import Lexicon, antonyms
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from torch import nn
 
-from rosewood.attacks.runner.example import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.attacks.runner.scores import Floats, Measure, Scores, first_lowest, highest_first, lower
+from rosewood.attacks.runner.search import Candidate, Question, Resources, Search, Target, move, trial
 from rosewood.protocol import Component
 from rosewood.words.constraints import Constraint, Substituting, Surface, around, similarities
 from rosewood.words.text import BETWEEN_SPACES, WORD

@@ -26,7 +26,7 @@ from rosewood.results import AttackedExample
 from rosewood.words.constraints import around, is_stop_word, similarities
 
 if TYPE_CHECKING:
-    from rosewood.attacks.runner.example import Candidate, Resources
+    from rosewood.attacks.runner.search import Candidate, Resources
     from rosewood.config.settings import AttackSettings
     from rosewood.words.constraints import Encoder
     from rosewood.words.text import Words

@@ -15,8 +15,9 @@ from rosewood.attacks import TEXTATTACK
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import Goal
 from rosewood.attacks.runner.constraints import Constraint, edit_quality
-from rosewood.attacks.runner.example import Answers, Asked, Attempt, Doubt, Resources, key
+from rosewood.attacks.runner.example import Answers, Asked, Attempt, Doubt, key
 from rosewood.attacks.runner.scores import NEAR, NEAR_IN_BFLOAT16, Floats
+from rosewood.attacks.runner.search import Resources
 from rosewood.attacks.runner.slopes import Point, Sloped, Slopes
 from rosewood.config.settings import AttackSettings
 from rosewood.models.defended import Drawn

@@ -16,10 +16,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.attack import Attack
 from rosewood.attacks.runner.cases import EntityType, Goal, LabelSet, OneLabel, type_of
-from rosewood.attacks.runner.example import Attempt, Resources, Search, Target, move
+from rosewood.attacks.runner.example import Attempt
 from rosewood.attacks.runner.execute import carry_out
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.report import load_attack, name_of
+from rosewood.attacks.runner.search import Resources, Search, Target, move
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import RunError
 from rosewood.models.modes import precision_on

@@ -22,9 +22,10 @@ import torch
 from scipy.special import softmax
 
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources, Search, Target, key
+from rosewood.attacks.runner.example import key
 from rosewood.attacks.runner.job import Campaign
 from rosewood.attacks.runner.scores import Floats
+from rosewood.attacks.runner.search import Resources, Search, Target
 from rosewood.errors import closest
 from rosewood.models.modes import evaluating
 from rosewood.models.scoring import Row, Scorer

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rosewood.attacks.runner.api import choose_attack, prepare, resources_for
 from rosewood.attacks.runner.attack import Attack
-from rosewood.attacks.runner.example import Resources
+from rosewood.attacks.runner.search import Resources
 from rosewood.config.registry import component_names
 from rosewood.config.settings import AttackSettings
 from rosewood.data.loading import load_split, needs_hub
