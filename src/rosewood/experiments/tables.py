@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +24,7 @@ from rosewood.comparison.statistics import RANK, improvements, mean_and_deviatio
 from rosewood.experiments.cell import RUN, CellStatus
 from rosewood.experiments.experiment import Experiment
 from rosewood.results import CellResult, ComparedCell, ComparedFigure, Comparison, MatchedMoment, write
-from rosewood.results.grid import Grid, to_latex, to_markdown
+from rosewood.results.grid import Grid, to_csv, to_latex, to_markdown
 
 if TYPE_CHECKING:
     from rosewood.report.sections import Section
@@ -276,27 +274,22 @@ def _figure(
 
 def _csv(figures: Sequence[ComparedFigure]) -> str:
     """One row per figure, shares as they are; what is of a method as a whole has 0 seeds."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(
-        ["model", "on", "label", "figure", "seeds", "mean", "deviation", "low", "high", "p", "p_adjusted", "published"]
-    )
+    rows = []
     for each in figures:
         ends = each.interval or (None, None)
         facts = [each.model, each.on, each.label, each.figure, len(each.values), each.mean, each.deviation]
-        rows.writerow([*facts, *ends, each.p, each.p_adjusted, each.published])
-    return text.getvalue()
+        rows.append([*facts, *ends, each.p, each.p_adjusted, each.published])
+    measured = ("seeds", "mean", "deviation", "low", "high", "p", "p_adjusted", "published")
+    return to_csv(["model", "on", "label", "figure", *measured], rows)
 
 
 def moments_csv(results: Sequence[CellResult]) -> str:
     """One row per cell, moment and figure: how a run went; accuracies are shares, of distance see `Moment`."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["model", "task", "label", "seed", "step", "figure", "value"])
+    rows = []
     for result in results:
         for moment in result.moments:
             place = [result.model, result.task, result.label, result.seed, moment.step]
             figures = {one_line(column): figure.value for column, figure in figures_of(moment.evaluation)}
             known = {"validation": moment.validation_accuracy, "distance": moment.distance} | figures
-            rows.writerows([*place, name, value] for name, value in known.items() if value is not None)
-    return text.getvalue()
+            rows += [[*place, name, value] for name, value in known.items() if value is not None]
+    return to_csv(["model", "task", "label", "seed", "step", "figure", "value"], rows)

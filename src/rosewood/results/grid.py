@@ -1,9 +1,11 @@
-"""A table of text, for the terminal, for Markdown and for LaTeX."""
+"""A table of text, for the terminal, for Markdown and for LaTeX; and plain values as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
@@ -139,6 +141,13 @@ def to_latex(grid: Grid) -> str:
             r"\end{table}",
         ]
     )
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Values as they are, a line for each row."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
 
 
 FORMATS: dict[str, Callable[[Grid], str]] = {"markdown": to_markdown, "latex": to_latex}

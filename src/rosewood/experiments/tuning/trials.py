@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from rosewood.config.settings import RunSettings
 from rosewood.recipe import Recipe, load_recipe
 from rosewood.results import write
 from rosewood.results.evaluation import GUESSING_NOTE, marked
+from rosewood.results.grid import to_csv
 from rosewood.results.work_folder import held
 from rosewood.training.plan import Plan
 
@@ -106,13 +105,15 @@ def command(plan: Plan, task: str, output: Path) -> str:
 
 def _csv(trials: Sequence[Tried]) -> str:
     paths = list(dict.fromkeys(path for each in trials for path in each.settings))
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["trial", "state", "value", "clean", "robust", *paths, "error"])
-    for each in trials:
-        figures = [each.number, each.state, each.value, each.clean, each.robust]
-        rows.writerow([*figures, *(each.settings.get(path) for path in paths), each.error])
-    return text.getvalue()
+    rows = [
+        [
+            *(each.number, each.state, each.value, each.clean, each.robust),
+            *(each.settings.get(path) for path in paths),
+            each.error,
+        ]
+        for each in trials
+    ]
+    return to_csv(["trial", "state", "value", "clean", "robust", *paths, "error"], rows)
 
 
 COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "running": "cyan"}
