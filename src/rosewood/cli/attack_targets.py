@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from rosewood.cli.evaluate import check_run, name_outputs, results_folder, task_of, with_run_columns
+from rosewood.cli.evaluate import check_run, results_folder, task_of, with_run_columns
 from rosewood.cli.train import file_name
 from rosewood.config.settings import AttackSettings
 from rosewood.errors import DataError, RunError
@@ -66,7 +66,7 @@ def target_of(run: str, request: AttackRequest, trusted: Collection[str]) -> tup
 
     from rosewood.attacks.runner.api import choose_attack, prepare
     from rosewood.models.open import open_run
-    from rosewood.models.scoring import is_for_tokens
+    from rosewood.models.scoring import is_for_tokens, name_outputs
 
     opened = open_run(run, trusted, words=True)
     if request.labels is not None:
@@ -218,6 +218,7 @@ def _prepare(run: str, source: AttackResult, replays: ReplayRequest) -> ReplayCa
 
     from rosewood.attacks.runner.replay import prepare_replay
     from rosewood.models.open import open_run
+    from rosewood.models.scoring import name_outputs
 
     opened = open_run(run, replays.trusted, words=True)
     if replays.labels is not None:

@@ -25,8 +25,6 @@ from rosewood.config.settings import LARGEST_SEED
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from rosewood.data.tasks import Task
     from rosewood.results import Evaluation, TestFile
 
@@ -197,6 +195,7 @@ def evaluate_one(
     from rosewood.evaluation.evaluate import evaluate as run_suite
     from rosewood.models.modes import accelerated
     from rosewood.models.open import open_run
+    from rosewood.models.scoring import name_outputs
 
     opened = open_run(run, trusted)
     info = opened.info
@@ -225,17 +224,6 @@ def evaluate_one(
 def names_in(labels: str | None) -> list[str] | None:
     """The names that --labels gives, if it was given."""
     return None if labels is None else [name.strip() for name in labels.split(",")]
-
-
-def name_outputs(model: PreTrainedModel, labels: Sequence[str]) -> None:
-    """Give the outputs of a model these names."""
-    if len(labels) != model.config.num_labels:
-        raise RunError(
-            f"--labels: expected {model.config.num_labels} names, one for each output of the model, got {len(labels)}: "
-            f"{', '.join(labels)}"
-        )
-    model.config.id2label = dict(enumerate(labels))
-    model.config.label2id = {label: number for number, label in enumerate(labels)}
 
 
 def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:

@@ -205,6 +205,17 @@ def output_names(config: PretrainedConfig) -> list[str]:
     return [names.get(number, f"LABEL_{number}") for number in range(len(names))]
 
 
+def name_outputs(model: PreTrainedModel, names: Sequence[str]) -> None:
+    """Give the outputs of a model these names, which --labels says."""
+    if len(names) != model.config.num_labels:
+        raise RunError(
+            f"--labels: expected {model.config.num_labels} names, one for each output of the model, got {len(names)}: "
+            f"{', '.join(names)}"
+        )
+    model.config.id2label = dict(enumerate(names))
+    model.config.label2id = {name: number for number, name in enumerate(names)}
+
+
 def unnamed(config: PretrainedConfig) -> bool:
     """Whether the outputs have only the names that transformers gives them: LABEL_0, LABEL_1, …"""
     return all(name == f"LABEL_{number}" for number, name in enumerate(output_names(config)))

@@ -57,6 +57,7 @@ from rosewood.models.modes import accelerated, has_bfloat16
 from rosewood.models.names import folder_fingerprint
 from rosewood.models.open import load_classifier, outline_of
 from rosewood.models.origin import origin_of
+from rosewood.models.scoring import name_outputs
 from rosewood.recipe import deciding, load_recipe
 from rosewood.results import Hardening, Schedule
 from rosewood.results.files import fingerprint_of
@@ -362,8 +363,7 @@ def _copied(asked: RunSettings, place: Path) -> Path:
     if not place.exists():
         model, tokenizer = load_classifier(asked.model)
         if asked.labels is not None:
-            model.config.id2label = dict(enumerate(asked.labels))
-            model.config.label2id = {name: number for number, name in enumerate(asked.labels)}
+            name_outputs(model, asked.labels)
         with TemporaryDirectory(dir=_made(place.parent)) as folder:
             model.save_pretrained(Path(folder) / "model")
             tokenizer.save_pretrained(Path(folder) / "model")
