@@ -150,7 +150,7 @@ def _bound(field: FieldInfo, kind: type, name: str) -> Any:
 
 
 def check_models(names: Iterable[str | Path], trained: bool = False) -> None:
-    """Refuse runs and checkpoints that are not there; a text that is no path may be a name of the Hub.
+    """Refuse runs and checkpoints that are not there; a text that is not a path may be a name on the Hub.
 
     `trained`: also models that Rosewood brings along, which nobody has fine-tuned to a task yet.
     """

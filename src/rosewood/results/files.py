@@ -25,7 +25,7 @@ UNFINISHED = "_unfinished"
 
 
 def check_there(run: str | Path) -> None:
-    """Refuse a run or checkpoint that is not there; a text that is no path may be a name of the Hub."""
+    """Refuse a run or checkpoint that is not there; a text that is not a path may be a name on the Hub."""
     is_path = isinstance(run, Path) or run.startswith((".", "/", "~", "runs/")) or run.count("/") > 1
     if is_path and not Path(run).exists():
         raise RunError(f"there is no run or checkpoint {run}")

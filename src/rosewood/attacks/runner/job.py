@@ -230,7 +230,7 @@ class Campaign:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is no part."""
+        """Equal for campaigns of equal outcome; the batch size, which can change no more than a tie, is left out."""
         model = model_fingerprint(self.model, self.tokenizer)
         tagger = resource_fingerprint(self.resources.tagger)
         return fingerprint_of([self.facts, tagger, model])

@@ -311,7 +311,7 @@ def correct_rows(
     with evaluating(model):
         for batch in Scorer(model, tokenizer, max_length).batches(texts):
             for row, logits in zip(batch.rows, batch.logits, strict=True):
-                # Over all outputs: a guard's "suspicious" is no right answer.
+                # Over all outputs: a guard's "suspicious" is not a right answer.
                 found[row] = int(logits.argmax()) == columns[labels[row]]
     return found
 
