@@ -210,7 +210,7 @@ def read_experiment(path: str | Path) -> Experiment:
 
 
 def build_experiment(raw: Any, where: str) -> Experiment:
-    """Check what an experiment file, or whoever writes none, says; an error lists all that is wrong with its form."""
+    """Check an experiment, from a file or made in Python; an error lists all that is wrong with its form."""
     try:
         return Experiment.model_validate(raw)
     except ValidationError as error:

@@ -72,7 +72,7 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def typed_command() -> str:
-    """As it was typed: a command of Rosewood, one of its modules or somebody's script; empty in a live session."""
+    """As it was typed: a command of Rosewood, one of its modules or a script of the user's; empty in a live session."""
     program, *words = sys.argv or [""]
     place = Path(program)
     if place.name in ("rosewood", "rosewood.exe") or place == PACKAGE / "__main__.py":

@@ -143,7 +143,7 @@ def type_of(label: str) -> str:
 def entities(labels: Sequence[int], names: Sequence[str]) -> Iterator[EntityType]:
     """The entities of a text with a label for each word: words in a row of one type, or from a B- on.
 
-    The label O is not an entity. Where no label is called O, as with parts of speech, each word is an entity of its own.
+    The label O is not an entity. If no label is called O, as with parts of speech, each word is an entity of its own.
     """
     has_outside = any(name.lower() == OUTSIDE for name in names)
     types = [type_of(name) for name in names]
