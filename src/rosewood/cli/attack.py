@@ -14,7 +14,6 @@ from rosewood.cli.attack_targets import AttackRequest, ReplayRequest, carry_out_
 from rosewood.cli.evaluate import (
     check_run,
     common_length,
-    names_in,
     own_file,
     results_folder,
 )
@@ -30,7 +29,7 @@ from rosewood.cli.options import (
     TRUSTED_RUNS,
 )
 from rosewood.cli.train import file_name
-from rosewood.config.settings import DATA, SEARCH, AttackSettings
+from rosewood.config.settings import DATA, SEARCH, AttackSettings, names_in
 from rosewood.errors import RunError, closest
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from rosewood.cli.options import (
     TEST_TEXT_COLUMN,
     TRUSTED_RUNS,
 )
-from rosewood.config.settings import LARGEST_SEED
+from rosewood.config.settings import LARGEST_SEED, names_in
 from rosewood.errors import RunError
 
 if TYPE_CHECKING:
@@ -219,11 +219,6 @@ def evaluate_one(
         output=output or results_folder(run),
         **options,
     )
-
-
-def names_in(labels: str | None) -> list[str] | None:
-    """The names that --labels gives, if it was given."""
-    return None if labels is None else [name.strip() for name in labels.split(",")]
 
 
 def _remarks(evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
