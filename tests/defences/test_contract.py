@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from tokenizers import Tokenizer as Backend
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
 from rosewood.attacks.runner.api import attack
@@ -36,6 +37,19 @@ def test_the_answer_to_a_text_does_not_depend_on_its_batch(kind: str, model: Mod
     assert np.isfinite(whole).all()
     np.testing.assert_allclose(alone, whole, atol=1e-4)
     np.testing.assert_allclose(backwards, whole, atol=1e-4)
+
+
+@each
+def test_the_classifier_inside_may_call_its_padding_anything(kind: str, model: Model, tokenizer: Tokenizer) -> None:
+    expected = wrapped(model, tokenizer, kind)
+    backend = tokenizer.backend_tokenizer.to_str().replace("[PAD]", "<pad>")
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=Backend.from_str(backend), **{**tokenizer.special_tokens_map, "pad_token": "<pad>"}
+    )
+    defended = wrapped(model, other, kind)
+    np.testing.assert_array_equal(
+        logits(defended, defended.tokenizer, ROWS), logits(expected, expected.tokenizer, ROWS)
+    )
 
 
 @each

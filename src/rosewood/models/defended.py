@@ -156,6 +156,11 @@ class TextTokenizer(PreTrainedTokenizer):
         return self.BETWEEN + 1
 
     @property
+    def pad_token_id(self) -> int:
+        """Not that of the tokenizer inside, which may call it otherwise or have none; the attention mask hides it."""
+        return 0
+
+    @property
     def all_special_tokens(self) -> list[str]:
         return self.inner.all_special_tokens if "inner" in vars(self) else super().all_special_tokens
 
