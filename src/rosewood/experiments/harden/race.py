@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich import get_console
 
 from rosewood.data.loading import load_split
@@ -304,9 +305,17 @@ class Race:
         return found.robust_accuracy - max(0.0, lost)
 
     def choice(self) -> str:
-        """The most robust of those that keep to the limits; the start if none is more robust than it."""
+        """Of those within the limits: the most accurate one of those that are as robust as the best.
+
+        As robust is what held-out rows cannot tell from it, within one standard error; more would be chosen by chance.
+        The start stays if none is more robust than it.
+        """
         allowed = [each for each in self.state.tried if self.allowed(each)]
-        return max(allowed, key=lambda each: each.robust_accuracy).candidate  # of equal ones the first, so the start
+        best = max(allowed, key=lambda each: each.robust_accuracy)  # of equal ones the first, so the start
+        if best.candidate == START:
+            return START
+        alike = [each for each in allowed if each.candidate != START and _is_as_robust(each, best)]
+        return max(alike, key=lambda each: (each.clean_accuracy, each.robust_accuracy)).candidate
 
     def allowed(self, found: CandidateFigures) -> bool:
         """Whether a candidate is as accurate without attacks, and as cheap, as was asked for."""
@@ -351,3 +360,9 @@ class Race:
     def _stages(self, schedule: Schedule) -> list[tuple[int, int]]:
         """The number of each stage, and of its candidates."""
         return list(enumerate([1 + len(self.around), *schedule.keep]))
+
+
+def _is_as_robust(found: CandidateFigures, best: CandidateFigures) -> bool:
+    """Whether it falls short of the best by one standard error of their difference on the same rows, at most."""
+    short = np.array(best.robust, dtype=float) - np.array(found.robust, dtype=float)
+    return bool(short.mean() <= short.std(ddof=1) / np.sqrt(len(short)))

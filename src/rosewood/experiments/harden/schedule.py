@@ -36,7 +36,7 @@ FEWEST_ROWS, MOST_ATTACKED, MOST_TEST, MOST_MIXTURES = 50, 300, 500, 6
 TEST_SHARE, MEASURING_SHARE, TRAINING_SHARE = 0.2, 0.3, 0.4
 """Shares of the remaining time: for the test rows, for attacks on held-out rows, and at least for training. If attacks
 take too long for that, fewer candidates race."""
-CLEAN_PER_ATTACKED = 2
+CLEAN_PER_ATTACKED = 5
 """Test rows that are read without an attack, and under each noise, for one that is attacked."""
 MOST_EPOCHS = 10
 CLOCK, BEAT = "clock.json", 5.0
