@@ -137,8 +137,8 @@ def harden(
 
 # The same work on every machine. Sizes were found on validation rows, which choose here, too, and on test rows of the
 # task reviews. So the test rows that are shown here are others, the part demo-test of the embedded reviews: training
-# rows when the sizes were fixed, left out of training now. No setting was chosen by a figure on them. A run on test rows
-# of an earlier version led to the rule that equally robust candidates are ranked by clean accuracy.
+# rows when the sizes were fixed, left out of training now. No setting was chosen by a figure on them. A run on the
+# test rows of an earlier version led to the rule that equally robust candidates are ranked by clean accuracy.
 TRAIN_SIZE, LENGTH, LEARNING_RATE = 6000, 48, 2e-4
 PLAIN_STEPS = 60
 STEPS = {"augment:random": [24], "rose-ensemble:fast@pretrained": [90]}
