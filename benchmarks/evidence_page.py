@@ -154,7 +154,7 @@ def over_baseline(name: str, more: Mapping[str, Callable[[str], str]] | None = N
             cells.append(shown if found is None else "{} ({:+.1f}; {:+.1f} to {:+.1f})".format(shown, *found))
         rows.append([*cells, *(column(method) for column in more.values())])
     header = ["method", "seeds", *columns, *more]
-    return f"{markdown(header, rows)}\n\n{counted(study)}" if rows else counted(study)
+    return markdown(header, rows) if rows else counted(study)
 
 
 def rose_whole() -> str:
@@ -165,7 +165,8 @@ def rose_whole() -> str:
         figure = published.get(method, {}).get("sst2-noise", {}).get("advglue_sst2")
         return MISSING if figure is None else f"{figure:.1f}"
 
-    return over_baseline("evidence-a", {"AdvGLUE, paper": paper})
+    table = over_baseline("evidence-a", {"AdvGLUE, paper": paper})
+    return f"{table}\n\n{counted(kept_experiment('evidence-a'))}"
 
 
 def base_size() -> str:

@@ -245,7 +245,7 @@ def test_two_spawned_jobs_give_the_same_file(
 def test_what_goes_wrong_in_a_job_is_said(
     model: BertForSequenceClassification, single: Dataset, run: Run, tmp_path: Path
 ) -> None:
-    with pytest.raises(RunError, match=r"a process of the attack ended with exit code 7\. What was finished is kept"):
+    with pytest.raises(RunError, match=r"a process of the attack ended with exit code 7\. Finished work is kept"):
         run(model, single, Pwws(), folder=tmp_path, jobs=2, encoder=lambda_free(os._exit, 7))
     with pytest.raises(RunError, match=r"exit code -9 \(out of memory\?\)"):
         run(model, single, Pwws(), folder=tmp_path, jobs=2, encoder=lambda_free(os.kill, 0, signal.SIGKILL))
