@@ -79,8 +79,10 @@ def test_the_same_model_is_trained_once(place: Path, tmp_path: Path) -> None:
     assert wrapped == plain != faster
     assert not list(runs[1].glob("evaluation*")) and not (runs[1] / "attacks").exists()
 
+    (folders[2] / "cell.json").write_text('{"of": "another version"}')
     shutil.rmtree(runs[0] / "model")  # as of a cell whose results alone were kept
     shutil.rmtree(folders[1])
+    experiment = tiny_experiment(place, recipes=recipes[:2], **ONE)
     compare(experiment, tmp_path, place / "data", InThisProcess(), QUIET)
     assert (runs[1] / "run.json").read_bytes() != plain and (runs[1] / "model").exists()
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
@@ -84,7 +85,10 @@ def _take_trained(cell: Cell, folder: Path) -> None:
     if trained.exists() or cell.evaluation.at_steps:
         return
     for result in sorted(folder.parent.glob(f"*/{RESULT}")):
-        other = load_cell(result.parent)
+        try:
+            other = load_cell(result.parent)
+        except ValidationError:  # of another version
+            continue
         run = other.trained(result.parent)
         if other.training_fingerprint == cell.training_fingerprint and (run / "model").is_dir():
             partial = folder / f"{trained.name}.partial"
