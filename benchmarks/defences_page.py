@@ -115,7 +115,14 @@ def table(found: list[Trained]) -> str:
         groups[one.label].append(one)
     base = {one.seed: one for one in groups.get(BASELINE, [])}
     steps = json.loads(STEPS.read_text(encoding="utf-8"))["steps"] if STEPS.exists() else {}
-    header = ["defence", "seeds", "clean", *(f"worst {threat}" for threat in THREATS), "a training step", "an answer"]
+    header = [
+        "defence",
+        "seeds",
+        "clean",
+        *(f"worst {threat}" for threat in THREATS),
+        "a training step",
+        "passes a text",
+    ]
     rows = []
     for label, group in sorted(groups.items(), key=lambda item: item[0] != BASELINE):
         rows.append(
@@ -226,7 +233,7 @@ def wrapped_table(threat: str) -> str:
         gains = [gain(group, base, kind) for kind in columns]
         rows.append([label, str(len(group)), clean, *gains, f"{group[0].forwards:g}"])
     clean_rows = "dev set" if has_evaluations(threat) else "these sentences"
-    return markdown(["model", "seeds", f"clean, {clean_rows}", *columns.values(), "an answer"], rows)
+    return markdown(["model", "seeds", f"clean, {clean_rows}", *columns.values(), "passes a text"], rows)
 
 
 def main() -> None:

@@ -230,13 +230,13 @@ def choose() -> str:
         [
             "replaced words above all",
             "`encoded`, then `rosewood wrap --with encoded`",
-            f"words {encoded}",
+            f"without gradients: words {encoded}",
             encoded_clean,
         ],
         [
             "typing errors, without training",
             "`rosewood wrap --with corrected`",
-            f"letters {corrected}",
+            f"without gradients: letters {corrected}",
             corrected_clean,
         ],
         [
@@ -272,7 +272,7 @@ def _wrapped_gain(threat: str, label: str) -> tuple[str, str]:
             )
         )
 
-    other = f", if the attacker has another thesaurus, too, {from_to(BOTH)}" if threat == "words" else ""
+    other = f"; attacker with a second thesaurus: {from_to(BOTH)}" if threat == "words" else ""
     return from_to(threat) + other, _arrow(*(fmean(each.clean for each in side.values()) for side in (plain, around)))
 
 

@@ -147,6 +147,9 @@ def test_of_candidates_that_rows_cannot_tell_apart_the_most_accurate_is_chosen(t
     for tried, winner in (([start, best, alike, worse], "b"), ([start, best, worse], "a"), ([start, worse], "c")):
         race = race_in(tmp_path, World(ENDS, COSTS), tried=tried)
         assert race.choice() == winner
+    noisy = [figures(START, 0.9, [1] * 24 + [0] * 56), figures("a", 0.9, [0] * 10 + [1] * 26 + [0] * 44)]
+    below = figures("b", 0.92, [0] * 15 + [1] * 23 + [0] * 42)  # alike to a, and less robust than the start
+    assert race_in(tmp_path, World(ENDS, COSTS), tried=[*noisy, below]).choice() == "a"
     short = np.array(best.robust, float) - np.array(alike.robust, float)
     assert 0 < short.mean() < stats.sem(short)
 

@@ -49,7 +49,8 @@ OUTPUT_NAMES = typer.Option(
 )
 LEXICON = typer.Option(
     None,
-    help="Words that replace each other: counter-fitted, wordnet, roget, or a JSON file of word -> substitutes.",
+    help="Words that replace each other: counter-fitted, wordnet, roget, a JSON file of word -> substitutes, or a "
+    "folder with a WN-LMF wordnet.",
     show_default="counter-fitted if --data-dir has it, else roget",
 )
 BATCH_SIZE = typer.Option(64, min=1)

@@ -87,7 +87,7 @@ def _take_trained(cell: Cell, folder: Path) -> None:
     for result in sorted(folder.parent.glob(f"*/{RESULT}")):
         try:
             other = load_cell(result.parent)
-        except ValidationError:  # of another version
+        except (OSError, ValidationError):  # damaged, or of another version
             continue
         run = other.trained(result.parent)
         if other.training_fingerprint == cell.training_fingerprint and (run / "model").is_dir():

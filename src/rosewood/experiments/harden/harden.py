@@ -111,8 +111,9 @@ def harden(
 
     The model is measured on rows held out from training. Then recipes race within the time budget: all get a short
     training, the better half goes on, and what can be made of the finalists without training (mixtures of weights,
-    wrappers) is measured too. The most robust candidate within the limits meets the test rows, which nobody has read
-    before, beside the model as it was. The same call goes on after Ctrl-C or a crash, and ends with the same model.
+    wrappers) is measured too. One candidate within the limits meets the test rows, which nobody has read before, beside
+    the model as it was: the most robust one or, of those that cannot be told from it, the most accurate. The same call
+    goes on after Ctrl-C or a crash, and ends with the same model.
 
     Args:
         model: a fine-tuned classifier (its folder, a run, a name on the Hub), or a pre-trained model, which is then

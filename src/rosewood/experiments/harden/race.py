@@ -311,11 +311,10 @@ class Race:
         The start stays if none is more robust than it.
         """
         allowed = [each for each in self.state.tried if self.allowed(each)]
-        best = max(allowed, key=lambda each: each.robust_accuracy)  # of equal ones the first, so the start
-        if best.candidate == START:
-            return START
-        alike = [each for each in allowed if each.candidate != START and _is_as_robust(each, best)]
-        return max(alike, key=lambda each: (each.clean_accuracy, each.robust_accuracy)).candidate
+        best, start = max(allowed, key=lambda each: each.robust_accuracy), self.state.last(START)
+        better = [each for each in allowed if each.robust_accuracy > start.robust_accuracy]
+        alike = [each for each in better if _is_as_robust(each, best)]
+        return max(alike, key=lambda each: (each.clean_accuracy, each.robust_accuracy), default=start).candidate
 
     def allowed(self, found: CandidateFigures) -> bool:
         """Whether a candidate is as accurate without attacks, and as cheap, as was asked for."""
