@@ -138,8 +138,8 @@ def with_column(
         for row, own in enumerate(batch["input_ids"]):
             if encoded["input_ids"][row] != list(own):
                 raise DataError(
-                    "the token ids of the data are not those of their texts: tokenize with truncation=True (of pairs the "
-                    "longer text first) and the same max_length, without padding; "
+                    "the token ids of the data are not those of their texts: tokenize with truncation=True (of pairs "
+                    "the longer text first) and the same max_length, without padding; "
                     f"text: {texts[which][row][:80]!r}"
                 )
             sides = encoded.sequence_ids(row)
