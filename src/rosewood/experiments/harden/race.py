@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich import get_console
 
 from rosewood.data.loading import load_split
@@ -362,6 +361,10 @@ class Race:
 
 
 def _is_as_robust(found: CandidateFigures, best: CandidateFigures) -> bool:
-    """Whether it falls short of the best by one standard error of their difference on the same rows, at most."""
-    short = np.array(best.robust, dtype=float) - np.array(found.robust, dtype=float)
-    return bool(short.mean() <= short.std(ddof=1) / np.sqrt(len(short)))
+    """Whether it falls short of the best by less than one standard error of their difference on the same rows.
+
+    That is McNemar's statistic below 1, from the rows that one of them withstands alone.
+    """
+    pairs = list(zip(found.robust, best.robust, strict=True))
+    lost, won = pairs.count((False, True)), pairs.count((True, False))
+    return lost <= won or (lost - won) ** 2 < lost + won
