@@ -142,18 +142,18 @@ def figures(candidate: str, clean: float, robust: Sequence[int]) -> CandidateFig
 def test_of_candidates_that_rows_cannot_tell_apart_the_most_accurate_is_chosen(tmp_path: Path) -> None:
     start = figures(START, 0.9, [0] * 50)
     best = figures("a", 0.892, [1] * 22 + [0] * 28)
-    alike = figures("b", 0.9, [0] * 2 + [1] * 21 + [0] * 27)  # right on one that the best is wrong on, wrong on two
+    alike = figures("b", 0.9, [0] * 3 + [1] * 20 + [0] * 27)  # right on one that the best is wrong on, wrong on three
     worse = figures("c", 0.91, [1] * 16 + [0] * 34)  # wrong on six, and right on none in their place
     for tried, winner in (([start, best, alike, worse], "b"), ([start, best, worse], "a"), ([start, worse], "c")):
         race = race_in(tmp_path, World(ENDS, COSTS), tried=tried)
         assert race.choice() == winner
-    one_row = figures("d", 0.95, [1] * 21 + [0] * 29)
-    assert race_in(tmp_path, World(ENDS, COSTS), tried=[start, best, one_row]).choice() == "a"
+    two_rows = figures("d", 0.95, [1] * 20 + [0] * 30)
+    assert race_in(tmp_path, World(ENDS, COSTS), tried=[start, best, two_rows]).choice() == "a"
     noisy = [figures(START, 0.9, [1] * 24 + [0] * 56), figures("a", 0.9, [0] * 10 + [1] * 26 + [0] * 44)]
     below = figures("b", 0.92, [0] * 15 + [1] * 23 + [0] * 42)  # alike to a, and less robust than the start
     assert race_in(tmp_path, World(ENDS, COSTS), tried=[*noisy, below]).choice() == "a"
     short = np.array(best.robust, float) - np.array(alike.robust, float)
-    assert 0 < short.mean() < stats.sem(short)
+    assert 0 < short.mean() <= stats.sem(short) + 1e-9
 
 
 def test_all_candidates_get_the_same_time(tmp_path: Path) -> None:

@@ -361,10 +361,10 @@ class Race:
 
 
 def _is_as_robust(found: CandidateFigures, best: CandidateFigures) -> bool:
-    """Whether it falls short of the best by less than one standard error of their difference on the same rows.
+    """Whether it falls short of the best by one standard error at most, of their difference on the same rows.
 
-    That is McNemar's statistic below 1, from the rows that one of them withstands alone.
+    That is McNemar's statistic of 1 or less, from the rows that one of them withstands alone.
     """
     pairs = list(zip(found.robust, best.robust, strict=True))
     lost, won = pairs.count((False, True)), pairs.count((True, False))
-    return lost <= won or (lost - won) ** 2 < lost + won
+    return lost <= won or (lost - won) ** 2 <= lost + won
