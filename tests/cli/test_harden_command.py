@@ -51,11 +51,11 @@ def test_a_defence_around_ones_own_model_leaves_a_run(
 def test_the_demo_shows_reviews_that_it_does_not_train_on_and_that_no_test_table_had() -> None:
     task, usual = _demo_task(), load_task("reviews")
     texts = {name: set(text_keys([load_split(task, name)["text"][:]])) for name in ("train", "validation", "test")}
-    assert len(texts["test"]) == 400 and len(texts["train"]) >= TRAIN_SIZE and len(texts["validation"]) >= CHOOSING
+    assert len(texts["test"]) == 600 and len(texts["train"]) >= TRAIN_SIZE and len(texts["validation"]) >= CHOOSING
     assert not texts["test"] & (texts["train"] | texts["validation"])
     assert not texts["test"] & set(text_keys([load_split(usual, "test")["text"][:]]))
     labels = load_split(task, "test")["label"][:]
-    assert abs(sum(labels) - 200) <= 1
+    assert abs(sum(labels) - 300) <= 1
 
 
 @pytest.mark.slow
