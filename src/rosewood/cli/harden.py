@@ -139,8 +139,8 @@ def harden(
 # task reviews. So the test rows that are shown here are others, the part demo-test of the embedded reviews: training
 # rows when the sizes were fixed, left out of training now. No setting was chosen by a figure on them. A run on the
 # test rows of an earlier version led to the rule that equally robust candidates are ranked by clean accuracy.
-# In a run on the rows that are shown here the difference was exactly one standard error. Rounding had decided such ties;
-# now they count as equal, which is how the rule was first written.
+# In a run on the rows that are shown here the difference was exactly one standard error. Rounding had decided such
+# ties; now they count as equal, which is how the rule was first written.
 TRAIN_SIZE, LENGTH, LEARNING_RATE = 6000, 48, 2e-4
 PLAIN_STEPS = 60
 STEPS = {"augment:random": [24], "rose-ensemble:fast@pretrained": [90]}
